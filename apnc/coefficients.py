@@ -1,0 +1,171 @@
+"""From the sample to a model: scaling, kernel width, landmarks, R and the start centroids.
+
+Runs in the driver after the sample pass, or in that pass's single reducer ([EC] Algorithms 3 and 4).
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from apnc.embeddings import make_method
+from apnc.errors import InputError
+from apnc.kmeans import best_run
+from apnc.model import Model
+from apnc.sampling import Sample, SampleFold
+from apnc.scaling import Scaler
+from apnc.seeding import random_centroids, sample_objectives, seed_centroids
+from apnc.settings import Settings
+
+# an objective below this share of Σ‖y‖² is beyond float32: labels and objectives are then computed in float64
+TIGHT = 1e-3
+
+
+class BadRows(InputError):
+    """The sample pass met rows that cannot be used, and the settings say to stop.
+
+    Attributes
+    ----------
+    problems : list of Problem
+    rules : Counter
+    """
+
+    def __init__(self, problems, rules):
+        self.problems, self.rules = problems, Counter(rules)
+        super().__init__(f"{sum(self.rules.values())} rows cannot be used")
+
+
+class CoefficientsFold(SampleFold):
+    """The sample pass with the coefficients made where its parts meet."""
+
+    stage = "coefficients"
+    finish_in_reducer = True
+
+    def __init__(self, settings: Settings, threshold, width=None, threads=1):
+        super().__init__(settings.seed, settings.sample_rows, threshold, width)
+        self.settings, self.threads = settings, threads
+
+    def finish(self, state):
+        """Return (sample, model); the model is None where the sample is too small and must be taken again."""
+        sample = super().finish(state)
+        return sample, build_model(sample, self.settings, self.threads) if sample.complete else None
+
+
+def check_sample(sample: Sample, settings: Settings) -> None:
+    """Raise what the sample pass found wrong with the input.
+
+    Raises
+    ------
+    BadRows
+        If there are bad rows and the settings say 'fail', or damage that skipping cannot repair.
+    InputError
+        If there are no rows, or fewer than clusters.
+    """
+    fatal = [p for p in sample.problems if p.fatal]
+    if sample.rules and (fatal or settings.on_bad_row == "fail"):
+        raise BadRows(fatal or sample.problems, sample.rules)
+    if not sample.count:
+        raise InputError("the input holds no rows")
+    if settings.k > sample.count:
+        raise InputError(f"-k {settings.k} is more than the {sample.count} rows of the input")
+
+
+def build_model(sample: Sample, settings: Settings, threads: int | None = None) -> Model:
+    """Return the model ready for its first full pass.
+
+    Parameters
+    ----------
+    sample : Sample
+    settings : Settings
+    threads : int, optional
+        For embedding and seeding; the result does not depend on it. All cores when None.
+
+    Raises
+    ------
+    InputError
+        If the input or the settings cannot work.
+    """
+    check_sample(sample, settings)
+    threads = threads or len(os.sched_getaffinity(0))
+    with threadpool_limits(1):
+        sparse = hasattr(sample.x, "indptr")
+        scaler = Scaler.from_statistics(settings.scale, sample.statistics, sparse)
+        used = slice(None) if sample.weights is None else np.flatnonzero(sample.weights > 0)
+        rows = scaler(sample.x[used])
+        weights = None if sample.weights is None else sample.weights[used]
+        if not rows.shape[0]:
+            raise InputError("all sample weights are zero")
+        embedding, facts = make_method(settings.method).embedding(rows, settings)
+        model = Model(settings, sample.width, sparse, scaler, embedding, facts, sample.count, np.empty((0, 0, 0)))
+        _start(model, rows, weights, threads)
+        if embedding.metric == "l2" and model.embedding.dtype == np.float32 and _is_tight(model, weights):
+            model.embedding = embedding.with_dtype(np.float64)
+            _start(model, rows, weights, threads)
+    facts["dtype"] = model.embedding.dtype.name
+    return model
+
+
+def _start(model, rows, weights, threads):
+    """Embed the sample and put start centroids into the model."""
+    settings = model.settings
+    model.sample = y = embed_rows(model.embedding, rows, threads)
+    if not np.isfinite(y).all():
+        raise InputError("the embedding of the sample is not finite: the values are too large, scale the data")
+    if settings.init == "rows":
+        given = np.asarray(settings.init_rows, np.float64)
+        if given.ndim != 2 or given.shape[1] != model.width:
+            raise InputError(f"--init rows have {given.shape[-1]} values, the input has {model.width} features")
+        if model.sparse:
+            from scipy.sparse import csr_matrix
+
+            given = csr_matrix(given)
+        starts = model.embed(given)[None]
+        objectives = sample_objectives(y, starts, model.metric, weights)
+    elif settings.init == "random":
+        starts = random_centroids(y, settings.k, settings.runs, settings.seed, weights)
+        objectives = sample_objectives(y, starts, model.metric, weights)
+    else:
+        distinct = _distinct_rows(y, settings.k)
+        if distinct < settings.k:
+            warnings.warn(f"-k {settings.k} is more than the {distinct} distinct rows of the sample", stacklevel=4)
+        starts, objectives = seed_centroids(
+            y, settings.k, settings.restarts, model.metric, settings.seed, weights, threads
+        )
+    if settings.runs == 1 and len(starts) > 1:
+        starts = starts[best_run(objectives)][None]
+    model.centroids = starts
+    model.facts["sample_objective"] = float(objectives.min())
+    model.facts["sample_rows"] = len(y)
+
+
+def _is_tight(model, weights):
+    squares = np.einsum("ij,ij->i", model.sample, model.sample, dtype=np.float64)
+    total = squares.sum() if weights is None else squares @ weights
+    return model.facts["sample_objective"] < TIGHT * total
+
+
+def _distinct_rows(y, enough):
+    """Return the number of distinct rows, or ``enough`` as soon as that many are found."""
+    found: set = set()
+    for row in y:
+        found.add(row.tobytes())
+        if len(found) >= enough:
+            break
+    return len(found)
+
+
+def embed_rows(embedding, rows, threads):
+    """Return the embedding of rows in memory, in fixed blocks, one thread each."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from apnc.blocks import rows_per_block
+
+    step = rows_per_block(embedding.widest)
+    starts = range(0, rows.shape[0], step)
+    with ThreadPoolExecutor(threads) as pool:
+        parts = pool.map(lambda start: embedding.transform(rows[start : start + step]), starts)
+        return np.concatenate(list(parts))

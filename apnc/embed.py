@@ -1,0 +1,89 @@
+"""The maps that turn rows into embeddings, and rows into labels with a finished model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apnc.blocks import Block, rows_per_block
+from apnc.embeddings import Embedding, embedding_from_dict
+from apnc.kernels import fit_width, is_sparse
+from apnc.kmeans import AssignMap
+from apnc.passes import Map
+from apnc.scaling import Scaler
+
+OVERFLOW = "the embedding of the row must be finite: its values are too large for the kernel, scale the data"
+
+
+class EmbedMap(Map):
+    """y = R κ(L, x) for every row, once, without exchange ([EC] Algorithm 1).
+
+    Parameters
+    ----------
+    embedding : Embedding
+    scaler : Scaler
+    width : int
+        Number of features a row must have.
+    sparse : bool
+        Whether the model was trained on CSR rows. Rows of the other kind are converted block by block, so that one
+        model serves the same rows in any format.
+    """
+
+    stage = "embed"
+    reads = "rows"
+
+    def __init__(self, embedding: Embedding, scaler: Scaler, width: int, sparse: bool):
+        self.embedding, self.scaler, self.width, self.sparse = embedding, scaler, width, sparse
+
+    @classmethod
+    def of(cls, model) -> EmbedMap:
+        return cls(model.embedding, model.scaler, model.width, model.sparse)
+
+    def rows_per_block(self):
+        return rows_per_block(self.embedding.widest)
+
+    def apply(self, block: Block) -> Block:
+        if not block.n:
+            return block.replace_x(np.empty((0, self.embedding.dim), self.embedding.dtype))
+        with np.errstate(over="ignore", invalid="ignore"):
+            y = self.embedding.transform(self.scaler(self._as_trained(block.x)))
+        finite = np.isfinite(y.sum(axis=1))
+        embedded = block.replace_x(y)
+        return embedded if finite.all() else embedded.without(~finite, OVERFLOW)
+
+
+    def _as_trained(self, x):
+        if not is_sparse(x):
+            if not self.sparse:
+                return x
+            from scipy.sparse import csr_matrix
+
+            return csr_matrix(x)
+        x = fit_width(x, self.width)
+        return x if self.sparse else x.toarray()
+
+
+class PredictMap(Map):
+    """Cluster and distance of rows, from the rows themselves: embed and assign in one go."""
+
+    stage = "predict"
+    reads = "rows"
+
+    def __init__(self, embed: EmbedMap, assign: AssignMap):
+        self.embed, self.assign, self.width = embed, assign, embed.width
+
+    @classmethod
+    def of(cls, model) -> PredictMap:
+        return cls(EmbedMap.of(model), AssignMap(model.centroids[0], model.metric))
+
+    def rows_per_block(self):
+        return min(self.embed.rows_per_block(), self.assign.rows_per_block())
+
+    def apply(self, block: Block) -> Block:
+        return self.assign.apply(self.embed.apply(block))
+
+
+def embed_map_from_dict(d: dict) -> EmbedMap:
+    """Return the embedding pass from a model's dict, or from the part of it that a task is sent."""
+    prefix = "embedding."
+    embedding = embedding_from_dict({k.removeprefix(prefix): v for k, v in d.items() if k.startswith(prefix)})
+    return EmbedMap(embedding, Scaler(d["scale"], d.get("scale.shift"), d.get("scale.factor")), d["width"], d["sparse"])

@@ -1,0 +1,39 @@
+"""Engines run passes. The mathematics is in the passes; an engine only brings blocks to them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from apnc.blocks import Block
+from apnc.passes import Fold, Map
+
+
+class Engine(ABC):
+    """Runs Folds and Maps over one input and over its embedding."""
+
+    def run(self, step: Fold | Map, listener):
+        """Return a Fold's result; for the embedding Map, keep its blocks as the run's embedding."""
+        return self.fold(step, listener) if isinstance(step, Fold) else self.embed(step, listener)
+
+    @abstractmethod
+    def fold(self, fold: Fold, listener):
+        """Return ``fold.finish`` of all blocks of what the fold reads."""
+
+    @abstractmethod
+    def embed(self, embed: Map, listener) -> None:
+        """Apply the map to all rows and keep the blocks, to be read by passes over the embedding."""
+
+    @abstractmethod
+    def labels(self, step: Map, listener) -> Iterator[Block]:
+        """Yield the blocks of an assigning Map (cluster, distance), in input order."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back temporary files."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

@@ -1,0 +1,161 @@
+"""This machine, all cores, bounded memory: blocks on a pool of threads, results in input order."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from threadpoolctl import threadpool_limits
+
+from apnc.blocks import Block, pack, unpack
+from apnc.engines import Engine
+from apnc.passes import Fold, Map, merge_states
+
+MEMORY_BUDGET = 256 << 20
+BLOCKS_PER_ITEM = 4  # work is handed to threads a few blocks at a time, to spare merging and waiting
+
+
+class InProcessEngine(Engine):
+    """Runs passes on threads of this process.
+
+    NumPy, BLAS, faiss and pyarrow work outside the interpreter lock, so threads use all cores; BLAS itself gets one
+    thread each. Results are merged in input order: they do not depend on the number of threads.
+
+    Parameters
+    ----------
+    data : object
+        An input with ``units``, ``blocks``, ``estimated_rows`` and ``bytes_per_row``.
+    memory_budget : int
+        Bytes of embedding kept in memory; a larger one goes to a file.
+    folder : path-like, optional
+        Where that file goes; the system's temporary folder by default.
+    threads : int, optional
+        All cores by default.
+    """
+
+    def __init__(self, data, memory_budget=MEMORY_BUDGET, folder=None, threads=None):
+        self.data = data
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self._store_args = (memory_budget, folder)
+        self._store = None
+
+    def fold(self, fold: Fold, listener):
+        total: dict = {}
+
+        def work(blocks):
+            state, rows = {}, 0
+            for block in blocks():
+                fold.accumulate(state, block)
+                rows += block.n
+            return state, rows
+
+        for state, rows in self._in_order(work, self._items(fold)):
+            merge_states(fold, total, state)
+            listener.rows(rows)
+        return fold.finish(total)
+
+    def embed(self, embed: Map, listener):
+        self._close_store()
+        store = self._store = _Store(*self._store_args)
+        for block in self._mapped(embed, listener):
+            store.append(block)
+
+    def labels(self, step: Map, listener) -> Iterator[Block]:
+        return self._mapped(step, listener)
+
+    def close(self):
+        self._close_store()
+
+    def _close_store(self):
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _mapped(self, step: Map, listener):
+        def work(blocks):
+            return [step.apply(block) for block in blocks()]
+
+        for blocks in self._in_order(work, self._items(step)):
+            for block in blocks:
+                listener.rows(block.n)
+                yield block
+
+    def _items(self, step):
+        """Yield work items: functions that return the blocks of one stretch of what the pass reads."""
+        if step.reads == "embedding":
+            yield from self._store.items(BLOCKS_PER_ITEM)
+            return
+        max_rows = step.rows_per_block()
+        target = max_rows * BLOCKS_PER_ITEM * self.data.bytes_per_row()
+        for ranges in self.data.units(int(target)):
+            if all(r.stop is not None for r in ranges):
+                yield lambda ranges=ranges: self.data.blocks(ranges, max_rows)
+            else:  # compressed files can only be read from their start: here, block by block
+                for block in self.data.blocks(ranges, max_rows):
+                    yield lambda block=block: [block]
+
+    def _in_order(self, work, items):
+        """Yield work(item) for each item, in order, with a few items under way at a time."""
+        with threadpool_limits(1), ThreadPoolExecutor(self.threads) as pool:
+            waiting: deque = deque()
+            try:
+                for item in items:
+                    waiting.append(pool.submit(work, item))
+                    if len(waiting) > 2 * self.threads:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+
+class _Store:
+    """Embedded blocks, in memory up to a budget and from there on in a file without a name."""
+
+    def __init__(self, memory_budget, folder):
+        self._budget, self._folder = memory_budget, folder
+        self._blocks: list = []  # Block, or (position, bytes) in the file
+        self._bytes = 0
+        self._file = None
+
+    def append(self, block: Block) -> None:
+        self._bytes += block.x.nbytes
+        if self._file is None and self._bytes > self._budget:
+            self._file = tempfile.TemporaryFile(dir=self._folder)
+            self._end = 0
+            kept, self._blocks = self._blocks, []
+            for earlier in kept:
+                self._write(earlier)
+        if self._file is None:
+            self._blocks.append(block)
+        else:
+            self._write(block)
+
+    def _write(self, block):
+        data = pack(block.to_dict())
+        self._file.write(data)
+        self._blocks.append((self._end, len(data)))
+        self._end += len(data)
+
+    def items(self, count):
+        """Yield functions that return up to ``count`` consecutive blocks."""
+        if self._file is not None:
+            self._file.flush()
+        for start in range(0, len(self._blocks), count):
+            some = self._blocks[start : start + count]
+            yield lambda some=some: (self._read(entry) for entry in some)
+
+    def _read(self, entry):
+        if isinstance(entry, Block):
+            return entry
+        position, size = entry
+        return Block.from_dict(unpack(os.pread(self._file.fileno(), size, position)))
+
+    def close(self):
+        self._blocks = []
+        if self._file is not None:
+            self._file.close()

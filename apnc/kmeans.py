@@ -1,0 +1,259 @@
+"""k-means passes over an embedding: assignment, mergeable (Z, g, objective), update, empty clusters.
+
+Several centroid sets (runs) share a pass. What a pass exchanges per run is Z (sum of y per cluster), g (count per
+cluster) and two numbers, whatever the number of rows ([EC] Algorithm 2).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+
+from apnc.blocks import Block, rows_per_block
+from apnc.distances import l1_distances
+from apnc.passes import Fold, Map, State
+
+SAME = 1e-6  # objectives closer than this, relatively, count as equal when runs are compared
+
+
+def closest(y: np.ndarray, centroids: np.ndarray, metric: str):
+    """Return the nearest centroid of each row in each run, and for ℓ1 the distances to it.
+
+    Parameters
+    ----------
+    y : ndarray, shape (n, m)
+    centroids : ndarray, shape (R, k, m)
+    metric : {'l2', 'l1'}
+
+    Returns
+    -------
+    labels : ndarray of int, shape (R, n)
+        Ties go to the lower index.
+    distances : ndarray of float, shape (R, n), or None for ℓ2
+    """
+    runs, k, m = centroids.shape
+    flat = np.ascontiguousarray(centroids.reshape(runs * k, m), y.dtype)
+    if metric == "l1":
+        table = l1_distances(y, flat).reshape(len(y), runs, k)
+        labels = table.argmin(axis=2)
+        return labels.T, np.take_along_axis(table, labels[:, :, None], 2)[:, :, 0].T
+    # argmin ‖y − c‖² = argmax yᵀc − ‖c‖²/2
+    table = y @ flat.T
+    table -= (np.einsum("ij,ij->i", flat, flat, dtype=np.float64) / 2).astype(y.dtype)
+    return table.reshape(len(y), runs, k).argmax(axis=2).T, None
+
+
+def distances_to(y: np.ndarray, chosen: np.ndarray, metric: str) -> np.ndarray:
+    """Return e(y_i, chosen_i) from differences, in float64 sums: exact where the expanded form would cancel."""
+    difference = y - chosen.astype(y.dtype, copy=False)
+    if metric == "l1":
+        return np.abs(difference, out=difference).sum(axis=1, dtype=np.float64)
+    return np.sqrt(np.einsum("ij,ij->i", difference, difference, dtype=np.float64))
+
+
+def sum_by_label(wide: np.ndarray, labels: np.ndarray, k: int, weights=None) -> np.ndarray:
+    """Return Z: the sum of y per cluster for each run, shape (R, k, m), for float64 rows."""
+    from scipy.sparse import csr_matrix
+
+    runs, n = labels.shape
+    columns = (labels + (np.arange(runs) * k)[:, None]).T.ravel()
+    values = np.ones(n * runs) if weights is None else np.repeat(weights, runs)
+    one_hot = csr_matrix((values, columns, np.arange(0, n * runs + 1, runs)), shape=(n, runs * k))
+    return (one_hot.T @ wide).reshape(runs, k, -1)
+
+
+_scratch = threading.local()
+
+
+def _as_float64(y: np.ndarray) -> np.ndarray:
+    """Return y in float64, in a buffer that the thread uses again for its next block.
+
+    Fresh memory for each block costs more in page faults than the conversion itself.
+    """
+    if y.dtype == np.float64:
+        return y
+    buffer = getattr(_scratch, "buffer", None)
+    if buffer is None or buffer.size < y.size:
+        buffer = _scratch.buffer = np.empty(y.size)
+    wide = buffer[: y.size].reshape(y.shape)
+    np.copyto(wide, y)
+    return wide
+
+
+@dataclass
+class PassResult:
+    """What one k-means pass learned.
+
+    Attributes
+    ----------
+    sums : ndarray of float64, shape (R, k, m)
+        Z.
+    counts : ndarray, shape (R, k)
+        g: integers, or float64 sums of weights.
+    objectives : ndarray of float64, shape (R,)
+        Σ e(y, ȳ)² for the centroids the pass was given.
+    rows : int
+    zero_rows : int
+        Rows whose embedding is zero: no similarity to any landmark.
+    """
+
+    sums: np.ndarray
+    counts: np.ndarray
+    objectives: np.ndarray
+    rows: int
+    zero_rows: int
+
+
+class KMeansFold(Fold):
+    """One pass: Z, g and the objective for each run.
+
+    Parameters
+    ----------
+    centroids : ndarray, shape (R, k, m)
+    metric : {'l2', 'l1'}
+    """
+
+    stage = "kmeans"
+    reads = "embedding"
+
+    def __init__(self, centroids, metric="l2"):
+        self.centroids, self.metric = centroids, metric
+
+    def rows_per_block(self):
+        runs, k, m = self.centroids.shape
+        return rows_per_block(m, runs * k)
+
+    def accumulate(self, state: State, block: Block) -> None:
+        if not block.n:
+            return
+        y, weights = block.x, block.weights
+        runs, k, _ = self.centroids.shape
+        labels, distances = closest(y, self.centroids, self.metric)
+        wide = _as_float64(y)
+        sums = sum_by_label(wide, labels, k, weights)
+        norms = np.einsum("ij,ij->i", wide, wide)
+        counts = np.stack([np.bincount(run, weights, k) for run in labels])
+        squares = norms[None] if distances is None else np.square(distances, dtype=np.float64)
+        if weights is not None:
+            squares = squares * weights
+        part = {
+            "rows": block.n,
+            "zero_rows": int((norms == 0).sum()),
+            # ℓ2: Σ‖y‖², to which `finish` adds what depends on the centroids; ℓ1: Σ e² itself
+            "squares": np.broadcast_to(squares.sum(axis=1), (runs,)).copy(),
+        }
+        self._add(state, "rows", part)
+        for r in range(runs):
+            self._add(state, f"run-{r}", {"sums": sums[r], "counts": counts[r]})
+
+    def _add(self, state, key, part):
+        state[key] = self.merge(key, state[key], part) if key in state else part
+
+    def merge(self, key, a, b):
+        return {name: a[name] + b[name] for name in a}
+
+    def finish(self, state: State) -> PassResult:
+        runs, k, m = self.centroids.shape
+        rows = state.get("rows", {"rows": 0, "zero_rows": 0, "squares": np.zeros(runs)})
+        empty = {"sums": np.zeros((k, m)), "counts": np.zeros(k, np.int64)}
+        parts = [state.get(f"run-{r}", empty) for r in range(runs)]
+        sums, counts = np.stack([p["sums"] for p in parts]), np.stack([p["counts"] for p in parts])
+        objectives = np.array(rows["squares"], np.float64)
+        if self.metric == "l2":
+            # Σ‖y − c‖² = Σ‖y‖² − 2 Σ_c cᵀZ_c + Σ_c g_c ‖c‖², all in float64
+            c = self.centroids.astype(np.float64)
+            objectives += np.einsum("rkm,rkm->r", c, counts[:, :, None] * c - 2 * sums)
+            objectives = np.maximum(objectives, 0)
+        return PassResult(sums, counts, objectives, rows["rows"], rows["zero_rows"])
+
+
+def best_run(objectives: np.ndarray) -> int:
+    """Return the lowest index whose objective is within 1e-6 of the lowest."""
+    return int(np.flatnonzero(objectives <= objectives.min() * (1 + SAME))[0])
+
+
+def updated(result: PassResult, centroids: np.ndarray, sample: np.ndarray, metric: str):
+    """Return the next centroids Z/g, with empty clusters refilled from the embedded sample.
+
+    Parameters
+    ----------
+    result : PassResult
+    centroids : ndarray, shape (R, k, m)
+        Those the pass was given; an empty cluster that cannot be refilled keeps its own.
+    sample : ndarray, shape (s, m)
+        Embedded sample rows, whose dtype the centroids take.
+
+    Returns
+    -------
+    centroids : ndarray, shape (R, k, m)
+    refilled : ndarray of int, shape (R,)
+        Clusters that got a new place, per run.
+    """
+    occupied = result.counts[:, :, None] > 0
+    means = np.where(occupied, result.sums / np.where(occupied, result.counts[:, :, None], 1), centroids)
+    means = means.astype(sample.dtype)
+    refilled = [
+        refill(run, np.flatnonzero(counts == 0), sample, metric) if (counts == 0).any() else 0
+        for run, counts in zip(means, result.counts, strict=True)
+    ]
+    return means, np.array(refilled)
+
+
+def refill(centroids: np.ndarray, empty: np.ndarray, sample: np.ndarray, metric: str) -> int:
+    """Move each empty centroid, in place, to the sample row farthest from all others; return how many moved.
+
+    A row at distance zero is all its cluster holds, so it is never taken: with fewer distinct rows than clusters
+    some stay empty, and passes cannot trade the same row for ever.
+    """
+    filled = np.setdiff1d(np.arange(len(centroids)), empty)
+    if not len(sample):
+        return 0
+    if len(filled):
+        others = centroids[filled]
+        labels, _ = closest(sample, others[None], metric)
+        distance = distances_to(sample, others[labels[0]], metric)
+    else:
+        distance = np.full(len(sample), np.inf)
+    smallest = 1e-6 * max(1e-30, float(np.abs(sample).max(initial=0.0)))
+    for moved, j in enumerate(empty):
+        row = int(distance.argmax())
+        if distance[row] <= smallest:
+            return moved
+        centroids[j] = sample[row]
+        distance = np.minimum(distance, distances_to(sample, sample[row][None], metric))
+    return len(empty)
+
+
+def numbered(centroids: np.ndarray, sample: np.ndarray, metric: str) -> np.ndarray:
+    """Return centroids (k, m) in the order of the first sample row, by hash rank, assigned to each.
+
+    Those without a sample row come last, in the order they have.
+    """
+    labels, _ = closest(sample, centroids[None], metric)
+    seen, first = np.unique(labels[0], return_index=True)
+    order = seen[np.argsort(first)]
+    return centroids[np.concatenate([order, np.setdiff1d(np.arange(len(centroids)), order)])]
+
+
+class AssignMap(Map):
+    """Each embedded row's cluster and its distance e(y, ȳ), as a float64 matrix of two columns."""
+
+    stage = "assign"
+    reads = "embedding"
+
+    def __init__(self, centroids, metric="l2"):
+        self.centroids, self.metric = centroids, metric
+
+    def rows_per_block(self):
+        return rows_per_block(*self.centroids.shape)
+
+    def apply(self, block: Block) -> Block:
+        if not block.n:
+            return block.replace_x(np.empty((0, 2)))
+        labels, _ = closest(block.x, self.centroids[None], self.metric)
+        labels = labels[0]
+        return block.replace_x(
+            np.column_stack([labels, distances_to(block.x, self.centroids[labels], self.metric)])
+        )

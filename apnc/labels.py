@@ -1,0 +1,118 @@
+"""labels.csv: one line per row, in input order, written and read in blocks."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+import numpy as np
+
+from apnc.blocks import KEPT_PROBLEMS, Block
+from apnc.errors import InputError
+
+SPECIAL = set('",\r\n')
+
+
+class LabelWriter:
+    """Writes blocks of (cluster, distance) as ``source,row,cluster,distance``, or ``id,cluster,distance``.
+
+    Row numbers count the data records of each source, bad ones included; bad rows themselves are left out.
+
+    Parameters
+    ----------
+    file : binary file
+    with_ids : bool
+    dtype : dtype
+        Of the distances: float32 ones are written with the digits they have.
+
+    Attributes
+    ----------
+    rows : int
+        Lines written, the header apart.
+    squares : float
+        Σ distance², the objective of the labels written.
+    counts : ndarray of int64
+        Rows per cluster, as far as clusters have been seen.
+    contingency : Counter
+        Rows per (cluster, label) where blocks have labels.
+    rules, problems
+        Of the bad rows met.
+    """
+
+    def __init__(self, file, with_ids=False, dtype=np.float32):
+        self._file, self._with_ids, self._dtype = file, with_ids, np.dtype(dtype)
+        self._source, self._next_row = None, 0
+        self.rows, self.squares = 0, 0.0
+        self.counts = np.zeros(0, np.int64)
+        self.contingency: Counter = Counter()
+        self.rules: Counter = Counter()
+        self.problems: list = []
+        file.write(b"id,cluster,distance\n" if with_ids else b"source,row,cluster,distance\n")
+
+    def write(self, block: Block) -> None:
+        """Write a block whose x has the columns cluster and distance; blocks come in input order."""
+        import pyarrow as pa
+
+        self.rules += block.rules
+        self.problems = (self.problems + block.problems)[:KEPT_PROBLEMS]
+        numbers = self._row_numbers(block)
+        if not block.n:
+            return
+        clusters = block.x[:, 0].astype(np.int64)
+        distances = block.x[:, 1]
+        self.rows += block.n
+        self.squares += float(distances @ distances)
+        counts = np.bincount(clusters, minlength=len(self.counts))
+        counts[: len(self.counts)] += self.counts
+        self.counts = counts
+        if block.labels is not None:
+            self.contingency.update(zip(clusters.tolist(), block.labels, strict=True))
+        if self._with_ids:
+            columns = {"id": pa.array(block.ids, pa.string())}
+        else:
+            source = pa.DictionaryArray.from_arrays(np.zeros(block.n, np.int32), [block.source])
+            columns = {"source": source.cast(pa.string()), "row": numbers}
+        columns |= {"cluster": clusters, "distance": distances.astype(self._dtype)}
+        texts = block.ids if self._with_ids else [block.source]
+        self._file.write(csv_lines(columns, plain=not any(SPECIAL.intersection(t) for t in texts)))
+
+    def _row_numbers(self, block):
+        if block.source != self._source:
+            self._source, self._next_row = block.source, 0
+        start = self._next_row
+        self._next_row += block.n + len(block.bad)
+        if not len(block.bad):
+            return np.arange(start, start + block.n)
+        return start + np.arange(block.n) + np.searchsorted(block.bad, block.offsets)
+
+
+def csv_lines(columns: dict, plain: bool) -> bytes:
+    """Return the columns as csv lines without a header; ``plain`` says that no text needs quotes."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    buffer = io.BytesIO()
+    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none" if plain else "needed")
+    pyarrow.csv.write_csv(pa.table(columns), buffer, options)
+    return buffer.getvalue()
+
+
+def read_clusters(path) -> np.ndarray:
+    """Return the cluster column of a labels.csv, shape (n,).
+
+    Raises
+    ------
+    InputError
+        If the file is missing or has no such column.
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+
+    try:
+        options = pyarrow.csv.ConvertOptions(include_columns=["cluster"], column_types={"cluster": pa.int64()})
+        parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        return pyarrow.csv.read_csv(path, convert_options=options, parse_options=parse)["cluster"].to_numpy()
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such labels file") from None
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a labels file written by apnc ({str(error).splitlines()[0]})") from None

@@ -1,0 +1,148 @@
+"""The folder of a run: made beside its place, complete or absent, and what it takes to go on after a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+import apnc
+from apnc.errors import InputError
+from apnc.model import Model, load_npz, save_npz
+from apnc.pipeline import Run
+from apnc.readers.locate import explain
+from apnc.settings import Settings
+
+LABELS, MODEL, REPORT = "labels.csv", "model.npz", "run.json"
+STATE, START, PASSES = "state.json", "start.npz", "passes.npz"
+
+
+class OutputFolder:
+    """DIR, and DIR.partial in which everything is made until it is whole.
+
+    Parameters
+    ----------
+    path : path-like
+    overwrite : bool
+        Replace an earlier result of apnc.
+    resume : bool
+        Go on in a DIR.partial left by an interrupted run.
+
+    Raises
+    ------
+    InputError
+        If there is something in the way.
+    """
+
+    def __init__(self, path, overwrite=False, resume=False):
+        self.path = Path(os.path.abspath(path))
+        self.partial = self.path.with_name(self.path.name + ".partial")
+        if self.path.exists():
+            self._check_in_the_way(path, overwrite)
+        if self.partial.exists() and not self.partial.is_dir():
+            raise InputError(f"-o {path}: {self.partial} is in the way and not a folder")
+        if resume and not (self.partial / STATE).exists():
+            raise InputError(f"--resume: there is no interrupted run in {self.partial}")
+        if not resume and self.partial.exists():
+            if any(self.partial.iterdir()) and not (self.partial / STATE).exists():
+                raise InputError(f"-o {path}: {self.partial} is in the way and was not made by apnc")
+            shutil.rmtree(self.partial)
+        try:
+            self.partial.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"-o {path}: cannot make the folder ({error.strerror})") from None
+
+    def _check_in_the_way(self, path, overwrite):
+        if not self.path.is_dir():
+            raise InputError(f"-o {path}: is a file; a folder is needed")
+        if not any(self.path.iterdir()):
+            return
+        if not overwrite:
+            raise InputError(f"-o {path}: exists already; choose another folder or add --overwrite")
+        if not (self.path / REPORT).exists():
+            raise InputError(f"-o {path}: is not a result of apnc and is not overwritten")
+
+    def commit(self) -> None:
+        """Put the finished folder in its place."""
+        for name in (STATE, START, PASSES):
+            (self.partial / name).unlink(missing_ok=True)
+        old = None
+        if self.path.exists():
+            old = self.path.with_name(self.path.name + ".replaced")
+            shutil.rmtree(old, ignore_errors=True)
+            self.path.rename(old)
+        self.partial.rename(self.path)
+        if old is not None:
+            shutil.rmtree(old)
+
+    def discard(self) -> None:
+        """Remove what was begun."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+
+    def begin(self, run: Run, fingerprint: list) -> None:
+        """Write down what the run is; when it goes on after a stop, take up what was reached.
+
+        Raises
+        ------
+        InputError
+            If parameters or input differ from those of the interrupted run.
+        """
+        state = json.loads(json.dumps({"settings": run.settings.to_dict(), "input": fingerprint}))
+        path = self.partial / STATE
+        if not path.exists():
+            path.write_text(json.dumps(state))
+            return
+        before = json.loads(path.read_text())
+        if before["input"] != state["input"]:
+            raise InputError("--resume: the input has changed since the interrupted run")
+        changed = [name for name, value in state["settings"].items() if before["settings"].get(name) != value]
+        if changed:
+            raise InputError(f"--resume: {changed[0]} differs from the interrupted run")
+        if (self.partial / START).exists():
+            run.model = Model.load(self.partial / START)
+            if (self.partial / PASSES).exists():
+                reached = load_npz(self.partial / PASSES, "state")
+                run.model.centroids, run.model.best = reached["centroids"], reached.get("best")
+                run.model.passes, run.model.status = reached["passes"], reached["status"]
+                run.model.rows = reached["rows"]
+
+    def checkpoint(self, run: Run, stage: str) -> None:
+        """Keep what a whole pass has reached."""
+        if run.model is None:
+            return
+        if stage == "coefficients":
+            run.model.save(self.partial / START, with_sample=True)
+        elif stage == "kmeans":
+            m = run.model
+            reached = {"centroids": m.centroids, "passes": m.passes, "status": m.status, "rows": m.rows}
+            save_npz(self.partial / PASSES, reached | ({} if m.best is None else {"best": m.best}))
+
+
+def explained(problems, rules, data, more="") -> str:
+    """Return one line about bad rows: the first of them, and how many there are."""
+    count = sum(rules.values())
+    others = f" ({count - 1} more bad rows)" if count > 1 else ""
+    return f"{explain(problems[0], data)}{others}{more}" if problems else f"{count} bad rows{others}"
+
+
+def report(run: Run, data, facts: dict) -> dict:
+    """Return run.json: parameters as used, versions, input, what was measured."""
+    model = run.model
+    return {
+        "apnc": apnc.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "settings": run.settings.to_dict(),
+        "input": {"spec": asdict(data.spec), "files": data.fingerprint()},
+        "model": model.facts,
+        "rows": model.rows,
+        "features": model.width,
+        "status": model.status,
+        "passes": model.passes,
+        "seconds": {name: round(value, 6) for name, value in run.seconds.items()},
+    } | facts

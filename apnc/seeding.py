@@ -1,0 +1,168 @@
+"""Start centroids from the embedded sample: k-means++ and Lloyd, all restarts side by side.
+
+The work is cut into fixed blocks of sample rows, one thread each, and sums are added in block order: the same start
+centroids on any number of cores.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from apnc.blocks import Block
+from apnc.distances import l1_distances
+from apnc.hashing import generator
+from apnc.kmeans import KMeansFold, updated
+from apnc.passes import merge_states
+
+BLOCK_ROWS = 1024
+MAX_ITERATIONS = 100
+TOLERANCE = 1e-4
+ROWS_PER_CLUSTER = 32
+
+
+def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1):
+    """Return start centroids from k-means++ and Lloyd's iterations on the embedded sample.
+
+    Parameters
+    ----------
+    y : ndarray, shape (s, m)
+        Embedded sample rows in hash order.
+    k : int
+    restarts : int
+        R starts, run side by side.
+    metric : {'l2', 'l1'}
+    seed : int
+    weights : ndarray, shape (s,), optional
+    threads : int
+
+    Returns
+    -------
+    centroids : ndarray, shape (R, k, m)
+    objectives : ndarray, shape (R,)
+        Σ e² on the sample.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        whole = _Blocks(y, weights, metric, pool)
+        # rows in hash order: the first quarter is itself a uniform sample, and brings most of the way at a quarter
+        # of the cost as long as it holds enough rows of each cluster
+        first = len(y) // 4
+        if first < ROWS_PER_CLUSTER * k:
+            return _lloyd(whole, _plus_plus(whole, k, restarts, seed))
+        quarter = _Blocks(y[:first], None if weights is None else weights[:first], metric, pool)
+        centroids, _ = _lloyd(quarter, _plus_plus(quarter, k, restarts, seed))
+        return _lloyd(whole, centroids)
+
+
+def random_centroids(y, k, restarts, seed=0, weights=None):
+    """Return k different sample rows for each of R starts, shape (R, k, m): the protocol of [EC]."""
+    usable = np.arange(len(y)) if weights is None else np.flatnonzero(weights > 0)
+    picks = []
+    for r in range(restarts):
+        order = generator(seed, "random rows", r).permutation(usable)
+        picks.append(np.resize(order, k) if len(order) < k else order[:k])
+    return y[np.stack(picks)]
+
+
+def sample_objectives(y, centroids, metric, weights=None):
+    """Return Σ e² on the sample for each centroid set."""
+    state: dict = {}
+    fold = KMeansFold(centroids, metric)
+    for start in range(0, len(y), BLOCK_ROWS):
+        fold.accumulate(state, _block(y, weights, start))
+    return fold.finish(state).objectives
+
+
+def _block(y, weights, start):
+    rows = slice(start, start + BLOCK_ROWS)
+    return Block("", np.empty(0, np.int64), y[rows], weights=None if weights is None else weights[rows])
+
+
+class _Blocks:
+    """The sample in fixed blocks, with a pool to work on them in order."""
+
+    def __init__(self, y, weights, metric, pool):
+        self.y, self.weights, self.metric, self.pool = y, weights, metric, pool
+        self.starts = range(0, len(y), BLOCK_ROWS)
+        self.norms = np.einsum("ij,ij->i", y, y)
+
+    def map(self, function):
+        return list(self.pool.map(function, self.starts))
+
+    def squared_distances(self, points, start):
+        """Return e(y, point)² for the block's rows, shape (n, p), zero where float32 cannot tell them apart."""
+        rows = slice(start, start + BLOCK_ROWS)
+        y = self.y[rows]
+        if self.metric == "l1":
+            return np.square(l1_distances(y, points))
+        norms = np.einsum("ij,ij->i", points, points)
+        sizes = self.norms[rows, None] + norms
+        squares = sizes - 2 * (y @ points.T)
+        squares[squares < 4 * np.finfo(y.dtype).eps * sizes] = 0
+        return squares
+
+    def fold(self, centroids):
+        fold = KMeansFold(centroids, self.metric)
+
+        def work(start):
+            state: dict = {}
+            fold.accumulate(state, _block(self.y, self.weights, start))
+            return state
+
+        total: dict = {}
+        for state in self.map(work):
+            merge_states(fold, total, state)
+        return fold.finish(total)
+
+
+def _plus_plus(blocks, k, restarts, seed):
+    """Return greedy k-means++ starts (Arthur and Vassilvitskii 2007): 2 + ln k candidates a step, in D = e²."""
+    y, w = blocks.y, blocks.weights
+    s, trials = len(y), 2 + int(np.log(k))
+    rngs = [generator(seed, "k-means++", r) for r in range(restarts)]
+    mass = np.ones(s) if w is None else w
+    picks = np.empty((restarts, k), np.int64)
+    picks[:, 0] = [_draw(mass, 1, rng)[0] for rng in rngs]
+    nearest = np.concatenate(blocks.map(lambda start: blocks.squared_distances(y[picks[:, 0]], start))).T.copy()
+    for step in range(1, k):
+        candidates = np.stack([_draw(mass * d, trials, rng) for d, rng in zip(nearest, rngs, strict=True)])
+        points = y[candidates.ravel()]
+
+        def compare(start, points=points):
+            rows = slice(start, start + BLOCK_ROWS)
+            new = blocks.squared_distances(points, start).T.reshape(restarts, trials, -1)
+            new = np.minimum(new, nearest[:, None, rows])
+            return new, (new.astype(np.float64) @ mass[rows] if w is not None else new.sum(axis=2, dtype=np.float64))
+
+        compared = blocks.map(compare)
+        best = sum(potential for _, potential in compared).argmin(axis=1)
+        runs = np.arange(restarts)
+        picks[:, step] = candidates[runs, best]
+        nearest = np.concatenate([new[runs, best] for new, _ in compared], axis=1)
+    return y[picks]
+
+
+def _draw(mass, count, rng):
+    """Return ``count`` rows drawn in proportion to ``mass``; uniformly where it is zero everywhere."""
+    total = np.cumsum(mass, dtype=np.float64)
+    if not total[-1] > 0:
+        return rng.integers(len(mass), size=count)
+    return np.minimum(np.searchsorted(total, rng.random(count) * total[-1], side="right"), len(mass) - 1)
+
+
+def _lloyd(blocks, centroids):
+    """Return the best centroids of each run under Lloyd's iterations on the sample, and their objectives."""
+    best, lowest = centroids.copy(), np.full(len(centroids), np.inf)
+    active, current = np.arange(len(centroids)), centroids
+    for _ in range(MAX_ITERATIONS):
+        result = blocks.fold(current)
+        gain = lowest[active] - result.objectives
+        better = gain > 0
+        best[active[better]], lowest[active[better]] = current[better], result.objectives[better]
+        moved, refilled = updated(result, current, blocks.y, blocks.metric)
+        going = (gain > TOLERANCE * result.objectives) | (refilled > 0)
+        if not going.any():
+            break
+        active, current = active[going], moved[going]
+    return best, lowest

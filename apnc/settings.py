@@ -1,0 +1,150 @@
+"""The parameters of a run, with what each may be declared once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+
+import numpy as np
+
+from apnc.errors import InputError
+from apnc.kernels import make_kernel, nearest_name
+from apnc.scaling import SCALES
+
+SAMPLE_ROWS = 10_000
+
+
+@dataclass
+class Settings:
+    """Everything that decides the result, apart from the input.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    method, kernel : str
+        Names from ``apnc methods`` and ``apnc kernels``.
+    kernel_params : dict
+        By name; absent ones have the kernel's default.
+    landmarks : int
+        l, over all blocks.
+    landmark_selection : {'uniform'}
+    dim : int or None
+        m, over all blocks; None for the method's default.
+    blocks : int
+        q, blocks of R.
+    t_share : float
+        t/l of the stable method, in (0, 0.9].
+    passes : int
+        Cap on full k-means passes.
+    tol : float or None
+        Relative gain that ends the passes; None is 1e-4, or 0 with random starts.
+    restarts : int
+        Starts tried on the sample.
+    full_restarts : bool
+        Carry all starts through the full passes.
+    init : {'sample', 'random', 'rows'}
+        'rows': the start centroids are ``init_rows``, given in input space.
+    init_rows : list of list of float or None
+    sample : int or None
+        Rows of the sample; None for the default.
+    seed : int
+    scale : {'none', 'unit', 'standard', 'minmax'}
+    on_bad_row : {'fail', 'skip'}
+    dtype : {'float32', 'float64'}
+        Of embeddings; float64 is taken by itself where float32 cannot tell rows apart.
+    """
+
+    k: int = 8
+    method: str = "nystrom"
+    kernel: str = "rbf"
+    kernel_params: dict = field(default_factory=dict)
+    landmarks: int = 500
+    landmark_selection: str = "uniform"
+    dim: int | None = None
+    blocks: int = 1
+    t_share: float = 0.4
+    passes: int = 20
+    tol: float | None = None
+    restarts: int = 10
+    full_restarts: bool = False
+    init: str = "sample"
+    init_rows: list | None = None
+    sample: int | None = None
+    seed: int = 0
+    scale: str = "none"
+    on_bad_row: str = "fail"
+    dtype: str = "float32"
+
+    def check(self) -> Settings:
+        """Return the settings if every value is allowed.
+
+        Raises
+        ------
+        InputError
+            Naming the option, the value and the rule.
+        """
+        from apnc.embeddings.methods import make_method
+
+        method = make_method(self.method)
+        for name in ("k", "landmarks", "blocks", "restarts", "passes"):
+            _whole(name, getattr(self, name), 1)
+        for name in ("dim", "sample"):
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), 1)
+        _whole("seed", self.seed, 0)
+        if not 0 < self.t_share <= 0.9:
+            raise InputError(f"--t-share {self.t_share:g} must be above 0 and at most 0.9 (at 1 the coefficients vanish)")
+        if self.tol is not None and not 0 <= self.tol < 1:
+            raise InputError(f"--tol {self.tol:g} must be at least 0 and below 1")
+        if self.dim is not None and self.dim < self.blocks:
+            raise InputError(f"--dim {self.dim} is less than --blocks {self.blocks}")
+        if self.landmarks < self.blocks:
+            raise InputError(f"--landmarks {self.landmarks} is less than --blocks {self.blocks}")
+        _one_of("scale", self.scale, SCALES)
+        _one_of("init", self.init, ("sample", "random", "rows"))
+        _one_of("on-bad-row", self.on_bad_row, ("fail", "skip"))
+        _one_of("dtype", self.dtype, ("float32", "float64"))
+        if self.init == "rows" and len(self.init_rows) != self.k:
+            raise InputError(f"--init holds {len(self.init_rows)} rows, but -k is {self.k}")
+        if method.uses_kernel:
+            make_kernel(self.kernel, self.kernel_params)
+        return self
+
+    @property
+    def sample_rows(self) -> int:
+        """l', the rows of the sample."""
+        return max(self.sample or SAMPLE_ROWS, self.landmarks if self._uses_landmarks else 1, self.k)
+
+    @property
+    def _uses_landmarks(self):
+        from apnc.embeddings.methods import make_method
+
+        return make_method(self.method).uses_kernel
+
+    @property
+    def gain_to_go_on(self) -> float:
+        if self.tol is not None:
+            return self.tol
+        return 0.0 if self.init == "random" else 1e-4
+
+    @property
+    def runs(self) -> int:
+        """Centroid sets that go through the full passes."""
+        return self.restarts if self.full_restarts and self.init != "rows" else 1
+
+    def to_dict(self) -> dict:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, d: dict) -> Settings:
+        return cls(**{f.name: d[f.name] for f in fields(cls) if f.name in d})
+
+
+def _whole(name, value, least):
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"--{name} {value} must be a whole number of at least {least}")
+
+
+def _one_of(name, value, allowed):
+    if value not in allowed:
+        raise nearest_name(f"--{name}", value, allowed)
