@@ -6,7 +6,6 @@ samples, labels and error messages mean the same on every engine and for every s
 
 from __future__ import annotations
 
-import binascii
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -95,7 +94,10 @@ class Block:
         """Return the block less the rows in ``mask``, which become bad rows by ``rule``."""
         keep = ~mask
         gone = self.offsets[mask]
-        shown = [Problem(self.source, int(o), None, "" if values is None else str(values), rule) for o in gone[:KEPT_PROBLEMS]]
+        shown = [
+            Problem(self.source, int(o), None, "" if values is None else str(values), rule)
+            for o in gone[:KEPT_PROBLEMS]
+        ]
         return Block(
             self.source,
             self.offsets[keep],
@@ -136,7 +138,7 @@ class Block:
 
 
 def _choose(items, keep):
-    return None if items is None else [item for item, kept in zip(items, keep) if kept]
+    return None if items is None else [item for item, kept in zip(items, keep, strict=True) if kept]
 
 
 def rows_per_block(*widths: int) -> int:
@@ -175,10 +177,10 @@ def _arrays_of(name, value):
     return [(name, value)] if isinstance(value, np.ndarray) else []
 
 
-def unpack(data: bytes) -> dict:
-    """Return what `pack` was given."""
+def unpack(data) -> dict:
+    """Return what `pack` was given; arrays are views of ``data``, any buffer with or without something after it."""
     start = 4 + int.from_bytes(data[:4], "little")
-    header = json.loads(data[4:start])
+    header = json.loads(bytes(data[4:start]))
     arrays = {}
     for key, dtype, shape in header["layout"]:
         count = int(np.prod(shape, dtype=np.int64))
@@ -197,9 +199,38 @@ def unpack(data: bytes) -> dict:
 
 def to_line(values: dict) -> bytes:
     """Return `pack`'s bytes as one line of text without tabs or line feeds, for streaming."""
-    return binascii.b2a_base64(pack(values), newline=False)
+    return to_text(pack(values))
 
 
 def from_line(line) -> dict:
     """Return what `to_line` was given; ``line`` may be any buffer."""
-    return unpack(binascii.a2b_base64(line))
+    return unpack(from_text(line))
+
+
+def to_text(data) -> bytes:
+    """Return bytes as printable ASCII, four characters for three bytes.
+
+    Like base64, but plane by plane: the low six bits of each third of the data, then the two high bits of all three
+    together, each plus 48. NumPy reads that four times as fast as Python reads base64, which would be most of what a
+    pass over an embedding costs. Up to two zero bytes are added at the end.
+    """
+    data = np.frombuffer(data, np.uint8)
+    n = -(-len(data) // 3)
+    if len(data) < 3 * n:
+        data = np.concatenate([data, np.zeros(3 * n - len(data), np.uint8)])
+    a, b, c = planes = data.reshape(3, n)
+    text = np.empty((4, n), np.uint8)
+    np.bitwise_and(planes, 63, out=text[:3])
+    text[3] = (a >> 6) | ((b >> 4) & 12) | ((c >> 2) & 48)
+    text += 48
+    return text.tobytes()
+
+
+def from_text(text) -> memoryview:
+    """Return the bytes that `to_text` was given, and up to two zeros more."""
+    planes = np.frombuffer(text, np.uint8).reshape(4, -1) - 48
+    low, high = planes[:3], planes[3]
+    low[0] |= high << 6
+    low[1] |= (high << 4) & 192
+    low[2] |= (high << 2) & 192
+    return low.reshape(-1).data

@@ -6,14 +6,13 @@ Runs in the driver after the sample pass, or in that pass's single reducer ([EC]
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from apnc.embeddings import make_method
-from apnc.errors import InputError
+from apnc.errors import InputError, warn
 from apnc.kmeans import best_run
 from apnc.model import Model
 from apnc.sampling import Sample, SampleFold
@@ -45,7 +44,7 @@ class CoefficientsFold(SampleFold):
     stage = "coefficients"
     finish_in_reducer = True
 
-    def __init__(self, settings: Settings, threshold, width=None, threads=1):
+    def __init__(self, settings: Settings, threshold, width=None, threads=None):
         super().__init__(settings.seed, settings.sample_rows, threshold, width)
         self.settings, self.threads = settings, threads
 
@@ -90,6 +89,12 @@ def build_model(sample: Sample, settings: Settings, threads: int | None = None) 
         If the input or the settings cannot work.
     """
     check_sample(sample, settings)
+    taken = sample.x.shape[0]
+    if make_method(settings.method).uses_kernel and sample.count > taken < settings.landmarks:
+        raise InputError(
+            f"--landmarks {settings.landmarks} is more than the {taken} rows of the sample; take it again with "
+            f"--sample {settings.landmarks}"
+        )
     threads = threads or len(os.sched_getaffinity(0))
     with threadpool_limits(1):
         sparse = hasattr(sample.x, "indptr")
@@ -113,7 +118,7 @@ def _start(model, rows, weights, threads):
     """Embed the sample and put start centroids into the model."""
     settings = model.settings
     model.sample = y = embed_rows(model.embedding, rows, threads)
-    if not np.isfinite(y).all():
+    if not np.isfinite(np.einsum("ij,ij->", y, y, dtype=np.float64)):  # objectives are sums of squares
         raise InputError("the embedding of the sample is not finite: the values are too large, scale the data")
     if settings.init == "rows":
         given = np.asarray(settings.init_rows, np.float64)
@@ -130,8 +135,8 @@ def _start(model, rows, weights, threads):
         objectives = sample_objectives(y, starts, model.metric, weights)
     else:
         distinct = _distinct_rows(y, settings.k)
-        if distinct < settings.k:
-            warnings.warn(f"-k {settings.k} is more than the {distinct} distinct rows of the sample", stacklevel=4)
+        if distinct < settings.k and not model.centroids.size:  # once, not again in float64
+            warn(f"-k {settings.k} is more than the {distinct} distinct rows of the sample")
         starts, objectives = seed_centroids(
             y, settings.k, settings.restarts, model.metric, settings.seed, weights, threads
         )

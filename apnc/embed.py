@@ -38,6 +38,14 @@ class EmbedMap(Map):
     def of(cls, model) -> EmbedMap:
         return cls(model.embedding, model.scaler, model.width, model.sparse)
 
+    def to_dict(self) -> dict:
+        """Return what `embed_map_from_dict` needs: a part of the model's dict."""
+        out = {f"embedding.{name}": value for name, value in self.embedding.to_dict().items()}
+        for name in ("shift", "factor"):
+            if getattr(self.scaler, name) is not None:
+                out[f"scale.{name}"] = getattr(self.scaler, name)
+        return out | {"scale": self.scaler.kind, "width": self.width, "sparse": self.sparse}
+
     def rows_per_block(self):
         return rows_per_block(self.embedding.widest)
 
@@ -45,11 +53,15 @@ class EmbedMap(Map):
         if not block.n:
             return block.replace_x(np.empty((0, self.embedding.dim), self.embedding.dtype))
         with np.errstate(over="ignore", invalid="ignore"):
-            y = self.embedding.transform(self.scaler(self._as_trained(block.x)))
-        finite = np.isfinite(y.sum(axis=1))
+            x = self.scaler(self._as_trained(block.x))
+            y = self.embedding.transform(x)
+            overflown = ~np.isfinite(np.einsum("ij,ij->i", y, y))  # objectives are sums of squares
+        undefined, rule = self.embedding.undefined(x)
         embedded = block.replace_x(y)
-        return embedded if finite.all() else embedded.without(~finite, OVERFLOW)
-
+        if undefined is not None:
+            embedded = embedded.without(undefined, rule)
+            overflown = overflown[~undefined]
+        return embedded.without(overflown, OVERFLOW) if overflown.any() else embedded
 
     def _as_trained(self, x):
         if not is_sparse(x):

@@ -8,14 +8,14 @@ same code with another ``dtype``.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from difflib import get_close_matches
 
 import numpy as np
 
-from apnc.errors import InputError
+from apnc.errors import InputError, warn
 
+NON_NEGATIVE = "kernel chi2 needs values of at least 0"
 SIGMA_ROWS = 1000  # rows of the sample, in hash order, whose mean distance is the automatic width
 
 
@@ -88,8 +88,9 @@ class Kernel(ABC):
         """Return whether float32 would lose the kernel values of ``rows`` to cancellation."""
         return False
 
-    def check_rows(self, rows) -> None:
-        """Raise InputError when the kernel is not defined on ``rows``."""
+    def undefined(self, rows):
+        """Return the mask of rows on which the kernel is not defined and the rule they break, or (None, '')."""
+        return None, ""
 
     def to_dict(self) -> dict:
         return {"name": self.name, "params": self.params}
@@ -332,10 +333,15 @@ class Chi2(Kernel):
     def _check(self):
         self._positive("gamma")
 
-    def check_rows(self, rows):
-        values = rows.data if is_sparse(rows) else rows
-        if np.size(values) and values.min() < 0:
-            raise InputError(f"kernel chi2 needs values of at least 0; the sample holds {values.min():g}")
+    def undefined(self, rows):
+        negative = rows < 0
+        if is_sparse(rows):
+            if not negative.nnz:
+                return None, ""
+            negative = negative.sum(axis=1)
+        elif not negative.any():
+            return None, ""
+        return np.asarray(negative, bool).reshape(rows.shape[0], -1).any(axis=1), NON_NEGATIVE
 
     def prepare(self, landmarks, dtype=np.float32):
         from sklearn.metrics.pairwise import additive_chi2_kernel
@@ -414,11 +420,11 @@ def mean_distance(rows, metric="l2") -> float:
 
 
 def _not_zero(width, name):
+    if not np.isfinite(width):
+        raise InputError(f"kernel {name}: the sample's values are too large for an automatic width; scale the data")
     if width > 0:
         return width
-    warnings.warn(
-        f"kernel {name}: the sample rows used for the automatic width are all equal; sigma=1 is used", stacklevel=2
-    )
+    warn(f"kernel {name}: the sample rows used for the automatic width are all equal; sigma=1 is used")
     return 1.0
 
 

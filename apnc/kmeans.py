@@ -6,6 +6,7 @@ cluster) and two numbers, whatever the number of rows ([EC] Algorithm 2).
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from apnc.blocks import Block, rows_per_block
 from apnc.distances import l1_distances
 from apnc.passes import Fold, Map, State
 
+FEW_CLUSTERS = 16  # a dense product costs little more then, and spares a map task the import of scipy.sparse
 SAME = 1e-6  # objectives closer than this, relatively, count as equal when runs are compared
 
 
@@ -54,14 +56,38 @@ def distances_to(y: np.ndarray, chosen: np.ndarray, metric: str) -> np.ndarray:
 
 
 def sum_by_label(wide: np.ndarray, labels: np.ndarray, k: int, weights=None) -> np.ndarray:
-    """Return Z: the sum of y per cluster for each run, shape (R, k, m), for float64 rows."""
+    """Return Z: the sum of y per cluster for each run, shape (R, k, m), for float64 rows.
+
+    Runs are taken in pairs where pairs of labels are few: each row is then added once for two runs, and the k² sums
+    are added up to 2k by a small product.
+    """
+    runs, n = labels.shape
+    if runs == 1 or 4 * k * k > n:
+        return _sums(wide, labels, k, weights).reshape(runs, k, -1)
+    paired = runs // 2
+    joint = labels[0 : 2 * paired : 2] * k + labels[1 : 2 * paired : 2]
+    of_pairs = _sums(wide, joint, k * k, weights).reshape(paired, k * k, -1)
+    first = np.repeat(np.eye(k), k, axis=1)  # row i adds up the pairs (i, ·)
+    second = np.tile(np.eye(k), k)
+    sums = np.matmul(np.concatenate([first, second]), of_pairs).reshape(2 * paired, k, -1)
+    if 2 * paired < runs:
+        sums = np.concatenate([sums, _sums(wide, labels[-1:], k, weights)[None]])
+    return sums
+
+
+def _sums(wide, labels, groups, weights):
+    """Return the sum of rows per group, for several labellings side by side, shape (labellings · groups, m)."""
+    several, n = labels.shape
+    columns = (labels + (np.arange(several) * groups)[:, None]).T.ravel()
+    values = np.ones(n * several) if weights is None else np.repeat(weights, several)
+    if several * groups <= FEW_CLUSTERS and "scipy.sparse" not in sys.modules:
+        dense = np.zeros((n, several * groups))
+        dense[np.repeat(np.arange(n), several), columns] = values
+        return dense.T @ wide
     from scipy.sparse import csr_matrix
 
-    runs, n = labels.shape
-    columns = (labels + (np.arange(runs) * k)[:, None]).T.ravel()
-    values = np.ones(n * runs) if weights is None else np.repeat(weights, runs)
-    one_hot = csr_matrix((values, columns, np.arange(0, n * runs + 1, runs)), shape=(n, runs * k))
-    return (one_hot.T @ wide).reshape(runs, k, -1)
+    one_hot = csr_matrix((values, columns, np.arange(0, n * several + 1, several)), shape=(n, several * groups))
+    return one_hot.T @ wide
 
 
 _scratch = threading.local()
@@ -254,6 +280,4 @@ class AssignMap(Map):
             return block.replace_x(np.empty((0, 2)))
         labels, _ = closest(block.x, self.centroids[None], self.metric)
         labels = labels[0]
-        return block.replace_x(
-            np.column_stack([labels, distances_to(block.x, self.centroids[labels], self.metric)])
-        )
+        return block.replace_x(np.column_stack([labels, distances_to(block.x, self.centroids[labels], self.metric)]))

@@ -76,6 +76,15 @@ class LabelWriter:
         texts = block.ids if self._with_ids else [block.source]
         self._file.write(csv_lines(columns, plain=not any(SPECIAL.intersection(t) for t in texts)))
 
+    def facts(self) -> dict:
+        """Return what the labels add to run.json."""
+        found = {"objective": self.squares, "cluster_sizes": self.counts.tolist(), "bad_rows": dict(self.rules)}
+        if self.contingency:
+            from apnc.metrics import contingency_table, scores
+
+            found["scores"] = scores(contingency_table(self.contingency))
+        return found
+
     def _row_numbers(self, block):
         if block.source != self._source:
             self._source, self._next_row = block.source, 0

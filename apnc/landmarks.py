@@ -14,4 +14,4 @@ def choose_landmarks(x, count: int, settings, kernel):
     """
     if settings.landmark_selection not in SELECTIONS:
         raise nearest_name("landmark selection", settings.landmark_selection, SELECTIONS)
-    return x[:count]
+    return x[:count].copy()  # a slice would keep the whole sample in memory

@@ -16,7 +16,6 @@ from apnc.errors import InputError
 from apnc.model import Model, load_npz, save_npz
 from apnc.pipeline import Run
 from apnc.readers.locate import explain
-from apnc.settings import Settings
 
 LABELS, MODEL, REPORT = "labels.csv", "model.npz", "run.json"
 STATE, START, PASSES = "state.json", "start.npz", "passes.npz"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
+from apnc.errors import warn
 from apnc.kernels import is_sparse, unit_rows
 
 SCALES = ("none", "unit", "standard", "minmax")
@@ -36,7 +35,7 @@ class Scaler:
         # a column that is constant up to rounding is left at zero, not blown up
         constant = spread <= 1e-12 * np.maximum(np.abs(shift), np.finfo(float).tiny)
         if sparse:
-            warnings.warn(f"--scale {kind}: sparse rows are divided, not centred", stacklevel=2)
+            warn(f"--scale {kind}: sparse rows are divided, not centred")
             shift = None
         return cls(kind, shift, 1.0 / np.where(constant, 1.0, spread))
 

@@ -129,7 +129,7 @@ def _plus_plus(blocks, k, restarts, seed):
         candidates = np.stack([_draw(mass * d, trials, rng) for d, rng in zip(nearest, rngs, strict=True)])
         points = y[candidates.ravel()]
 
-        def compare(start, points=points):
+        def compare(start, points=points, nearest=nearest):
             rows = slice(start, start + BLOCK_ROWS)
             new = blocks.squared_distances(points, start).T.reshape(restarts, trials, -1)
             new = np.minimum(new, nearest[:, None, rows])

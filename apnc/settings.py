@@ -92,8 +92,13 @@ class Settings:
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), 1)
         _whole("seed", self.seed, 0)
+        _number("t_share", self.t_share)
+        if self.tol is not None:
+            _number("tol", self.tol)
         if not 0 < self.t_share <= 0.9:
-            raise InputError(f"--t-share {self.t_share:g} must be above 0 and at most 0.9 (at 1 the coefficients vanish)")
+            raise InputError(
+                f"--t-share {self.t_share:g} must be above 0 and at most 0.9 (at 1 R is zero)"
+            )
         if self.tol is not None and not 0 <= self.tol < 1:
             raise InputError(f"--tol {self.tol:g} must be at least 0 and below 1")
         if self.dim is not None and self.dim < self.blocks:
@@ -142,7 +147,16 @@ class Settings:
 
 def _whole(name, value, least):
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"--{name} {value} must be a whole number of at least {least}")
+        raise InputError(f"{_option(name)} {value!r} must be a whole number of at least {least}")
+
+
+def _number(name, value):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise InputError(f"{_option(name)} {value!r} must be a number")
+
+
+def _option(name):
+    return "-k" if name == "k" else f"--{name.replace('_', '-')}"
 
 
 def _one_of(name, value, allowed):

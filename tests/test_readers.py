@@ -146,10 +146,17 @@ ways = {
 
 
 @quick
-@given(file=cut_files(csv_lines), columns=st.sampled_from([(None, None), (None, 0), (2, None), (2, 0), (1, 2)]), **ways)
-def test_csv_rows_do_not_depend_on_cuts(tmp_path, file, columns, max_rows, chunk_bytes, packed):
+@given(
+    file=cut_files(csv_lines),
+    columns=st.sampled_from([(None, None), (None, 0), (2, None), (2, 0), (1, 2)]),
+    few=st.sampled_from([0, 200]),
+    **ways,
+)
+def test_csv_rows_do_not_depend_on_cuts(tmp_path, file, columns, few, max_rows, chunk_bytes, packed):
     label, id = columns
-    check_cuts(tmp_path, spec_of("csv", label, id), *file, max_rows, chunk_bytes, packed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("apnc.readers.csv.FEW_COLUMNS", few)  # both ways of setting text columns aside
+        check_cuts(tmp_path, spec_of("csv", label, id), *file, max_rows, chunk_bytes, packed)
 
 
 @quick

@@ -38,6 +38,10 @@ class Embedding(ABC):
     def transform(self, x) -> np.ndarray:
         """Return y, shape (n, m), for scaled rows x (n, d)."""
 
+    def undefined(self, x):
+        """Return the mask of scaled rows for which y is not defined and the rule they break, or (None, '')."""
+        return None, ""
+
     @abstractmethod
     def to_dict(self) -> dict: ...
 
@@ -93,8 +97,14 @@ class KernelEmbedding(Embedding):
             start = stop
         return y
 
+    def undefined(self, x):
+        return self.kernel.undefined(x)
+
     def with_dtype(self, dtype):
         return type(self)(self.kernel, self.landmarks, self.coefficients, self.metric, dtype)
+
+    def __getstate__(self):
+        return self.__dict__ | {"_prepared": None}  # made again where it is needed: functions cannot be pickled
 
     def to_dict(self):
         out = {"kind": "kernel", "kernel": self.kernel.to_dict(), "metric": self.metric, "dtype": self.dtype.name}

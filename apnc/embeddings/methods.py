@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -11,7 +10,7 @@ from apnc.embeddings.base import Embedding, KernelEmbedding, LinearEmbedding
 from apnc.embeddings.nystrom import nystrom_coefficients
 from apnc.embeddings.spectrum import usable_spectrum, warn_of_flat_kernel
 from apnc.embeddings.stable import centre, stable_coefficients
-from apnc.errors import InputError
+from apnc.errors import InputError, warn
 from apnc.hashing import generator
 from apnc.kernels import is_sparse, make_kernel, nearest_name
 from apnc.landmarks import choose_landmarks
@@ -77,13 +76,13 @@ class _Landmarks(Method):
 
     def embedding(self, x, settings):
         kernel = make_kernel(settings.kernel, settings.kernel_params)
-        kernel.check_rows(x)
+        undefined, rule = kernel.undefined(x)
+        if undefined is not None:
+            raise InputError(f"{rule}; {int(undefined.sum())} rows of the sample have smaller ones")
         kernel = kernel.resolve(x)
         total = min(settings.landmarks, x.shape[0])
         if total < settings.landmarks:
-            warnings.warn(
-                f"--landmarks {settings.landmarks} is more than the rows there are: all {total} are used", stacklevel=2
-            )
+            warn(f"--landmarks {settings.landmarks} is more than the rows there are: all {total} are used")
         if settings.blocks > total:
             raise InputError(f"--blocks {settings.blocks} is more than the {total} landmarks")
         landmarks = choose_landmarks(x, total, settings, kernel)
@@ -93,6 +92,8 @@ class _Landmarks(Method):
             block = landmarks[start:stop]
             matrix = kernel.prepare(block, np.float64)(block.astype(np.float64))
             matrix = (matrix + matrix.T) / 2
+            if not np.isfinite(matrix).all():
+                raise InputError(f"kernel {kernel!r} overflows on the sample's values; scale the data (--scale)")
             warn_of_flat_kernel(matrix, kernel)
             r, spectrum = self.block_coefficients(matrix, dims[b], sum(dims), settings, b)
             if not spectrum.rank:
@@ -131,10 +132,9 @@ class Nystrom(_Landmarks):
     def tell(self, dim, dims, facts, settings):
         if settings.dim and dim < settings.dim:
             rank = sum(f["rank"] for f in facts)
-            warnings.warn(
+            warn(
                 f"--dim {settings.dim} is above the numerical rank {rank} of the landmarks' kernel matrix: "
-                f"{dim} dimensions are used",
-                stacklevel=3,
+                f"{dim} dimensions are used"
             )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
+
+from apnc.errors import warn
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,12 @@ def warn_of_flat_kernel(matrix: np.ndarray, kernel) -> None:
     off = matrix[~np.eye(len(matrix), dtype=bool)]
     scale = np.abs(np.diag(matrix)).mean()
     if np.ptp(matrix) <= 1e-9 * np.abs(matrix).max(initial=1e-300):
-        warnings.warn(
+        warn(
             f"kernel {kernel!r} has the same value for all landmarks and carries no information: "
-            "scale the data (--scale) or choose other kernel parameters",
-            stacklevel=2,
+            "scale the data (--scale) or choose other kernel parameters"
         )
     elif np.abs(off).max(initial=0.0) <= 1e-9 * scale:
-        warnings.warn(
+        warn(
             f"kernel {kernel!r} is about zero between any two landmarks and carries no information: "
-            "choose a larger width (sigma=auto) or scale the data",
-            stacklevel=2,
+            "choose a larger width (sigma=auto) or scale the data"
         )

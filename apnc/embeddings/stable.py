@@ -36,7 +36,7 @@ def stable_coefficients(spectrum: Spectrum, m: int, total_m: int, t: int, rng: n
     Elgohary, Farahat, Kamel and Karray (2014), Embed and Conquer, Algorithm 4.
     """
     vectors = spectrum.vectors
-    l = len(vectors)  # noqa: E741 - the paper's letter
+    l = len(vectors)
     indicators = np.zeros((m, l))
     np.put_along_axis(indicators, rng.random((m, l)).argsort(axis=1)[:, :t], 1.0, axis=1)
     scale = np.sqrt(np.pi / 2) / total_m * np.sqrt(l * (l - 1) / (t * (l - t)))

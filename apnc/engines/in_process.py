@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
 from apnc.blocks import Block, pack, unpack
 from apnc.engines import Engine
 from apnc.passes import Fold, Map, merge_states
+from apnc.readers import encoded
 
 MEMORY_BUDGET = 256 << 20
+BLOCK_BYTES = 4 << 20
 BLOCKS_PER_ITEM = 4  # work is handed to threads a few blocks at a time, to spare merging and waiting
 
 
@@ -34,13 +39,15 @@ class InProcessEngine(Engine):
         Where that file goes; the system's temporary folder by default.
     threads : int, optional
         All cores by default.
+    embedding : path-like, optional
+        A folder in which the embedding is kept as shards, for later engines of any kind. One that exists is read.
     """
 
-    def __init__(self, data, memory_budget=MEMORY_BUDGET, folder=None, threads=None):
+    def __init__(self, data, memory_budget=MEMORY_BUDGET, folder=None, threads=None, embedding=None):
         self.data = data
         self.threads = threads or len(os.sched_getaffinity(0))
-        self._store_args = (memory_budget, folder)
-        self._store = None
+        self._make_store = (lambda: _Shards(embedding)) if embedding else (lambda: _Store(memory_budget, folder))
+        self._store = self._make_store() if embedding else None
 
     def fold(self, fold: Fold, listener):
         total: dict = {}
@@ -59,9 +66,10 @@ class InProcessEngine(Engine):
 
     def embed(self, embed: Map, listener):
         self._close_store()
-        store = self._store = _Store(*self._store_args)
-        for block in self._mapped(embed, listener):
-            store.append(block)
+        self._store = self._make_store()
+        with self._store.writing() as append:
+            for block in self._mapped(embed, listener):
+                append(block)
 
     def labels(self, step: Map, listener) -> Iterator[Block]:
         return self._mapped(step, listener)
@@ -86,7 +94,7 @@ class InProcessEngine(Engine):
     def _items(self, step):
         """Yield work items: functions that return the blocks of one stretch of what the pass reads."""
         if step.reads == "embedding":
-            yield from self._store.items(BLOCKS_PER_ITEM)
+            yield from self._store.items(BLOCKS_PER_ITEM, step.rows_per_block())
             return
         max_rows = step.rows_per_block()
         target = max_rows * BLOCKS_PER_ITEM * self.data.bytes_per_row()
@@ -122,10 +130,15 @@ class _Store:
         self._bytes = 0
         self._file = None
 
-    def append(self, block: Block) -> None:
+    @contextmanager
+    def writing(self):
+        """Give the function that adds a block at the end."""
+        yield self._append
+
+    def _append(self, block: Block) -> None:
         self._bytes += block.x.nbytes
         if self._file is None and self._bytes > self._budget:
-            self._file = tempfile.TemporaryFile(dir=self._folder)
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - lives as long as the store
             self._end = 0
             kept, self._blocks = self._blocks, []
             for earlier in kept:
@@ -141,7 +154,7 @@ class _Store:
         self._blocks.append((self._end, len(data)))
         self._end += len(data)
 
-    def items(self, count):
+    def items(self, count, max_rows):
         """Yield functions that return up to ``count`` consecutive blocks."""
         if self._file is not None:
             self._file.flush()
@@ -159,3 +172,29 @@ class _Store:
         self._blocks = []
         if self._file is not None:
             self._file.close()
+
+
+class _Shards:
+    """Embedded blocks as lines of text in a folder, as jobs write and read them too."""
+
+    def __init__(self, folder):
+        self._folder = Path(folder)
+
+    @contextmanager
+    def writing(self):
+        partial = self._folder.with_name(f".{self._folder.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        with open(partial / "part-00000", "wb") as file:
+            yield lambda block: file.write(b"block\t" + encoded.encode(block) + b"\n")
+        shutil.rmtree(self._folder, ignore_errors=True)
+        partial.rename(self._folder)
+
+    def items(self, count, max_rows):
+        paths = sorted(self._folder.glob("part-*"))
+        size = sum(path.stat().st_size for path in paths)
+        for unit in encoded.units(paths, max(1, size // (count * BLOCK_BYTES))):
+            yield lambda unit=unit: encoded.read_blocks(unit, max_rows)
+
+    def close(self):
+        """Leave the shards where they are."""

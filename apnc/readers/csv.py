@@ -10,6 +10,7 @@ from apnc.readers.spec import InputSpec
 from apnc.readers.text import _BLANKS, NUL, BadRow, TextParser, decode, lines_of, spans, texts
 
 NUMBER = "a feature must be a finite number"
+FEW_COLUMNS = 200  # up to here, Arrow's own columns cost less than setting text columns aside
 QUOTE = "a quoted field must end on its line"
 
 _NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -126,7 +127,8 @@ class CsvParser(TextParser):
             data = data.replace(b"\t\n", b"\n")
         if self.delimiter == b" ":
             data = _close_up(data)
-        x, ids, labels = self._by_column(data, n) if b'"' in data else self._flat(data, n)
+        apart = b'"' in data or len(self.features) < self.spec.columns <= FEW_COLUMNS
+        x, ids, labels = self._by_column(data, n) if apart else self._flat(data, n)
         with np.errstate(all="ignore"):
             sound = np.isfinite(x.sum())
         return x, ids, labels, None if sound else ~np.isfinite(x).all(axis=1)

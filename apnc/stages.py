@@ -1,0 +1,227 @@
+"""One command per stage, over a folder that holds what the whole run writes.
+
+sample → sample.npz · coefficients → model.npz · embed → embedding/ · kmeans → model.npz · assign → labels/ ·
+collect → labels.csv. Each reads what the ones before it wrote, so that another method, width or k needs no new
+sample, and each writes by rename.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from apnc import options as opts
+from apnc import runs, shards
+from apnc.coefficients import BadRows, build_model, check_sample
+from apnc.embed import EmbedMap
+from apnc.errors import InputError
+from apnc.kmeans import AssignMap
+from apnc.labels import LabelWriter
+from apnc.model import Model, load_npz, save_npz
+from apnc.pipeline import Run, train
+from apnc.progress import listener_for
+from apnc.readers.detect import Input, describe
+from apnc.sampling import Sample, SampleFold
+
+INPUT, SAMPLE, MODEL, EMBEDDING, SHARDS = "input.json", "sample.npz", "model.npz", "embedding", "labels"
+
+
+def _folder(parser):
+    parser.add_argument("folder", metavar="DIR", help="folder of the run")
+
+
+def _sample_arguments(parser):
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="files or folders: csv, svmlight, npy; .gz, .bz2")
+    parser.add_argument("-o", "--output", dest="folder", required=True, metavar="DIR", help="folder of the run")
+
+
+def sample(options) -> None:
+    """Take the sample, and note down what the input is."""
+    settings = opts.settings_from(options)
+    data = opts.described_input(options)
+    folder = Path(options.folder)
+    run = Run(settings, data.estimated_rows(), data.spec.width)
+    _make(folder)
+    with _listening(data) as listener, opts.engine_for(options, data, folder) as engine:
+        listener.stage("sample")
+        while True:
+            fold = SampleFold(settings.seed, settings.sample_rows, run.threshold, run.width)
+            taken = engine.fold(fold, listener)
+            if taken.complete:
+                break
+            run.absorb("coefficients", (taken, None))
+    with _problems_of(data):
+        check_sample(taken, settings)
+    data.spec.width = taken.width
+    given = {name: getattr(options, name) for name in opts.INPUT_OPTIONS} | {"width": taken.width}
+    inputs = [path if "://" in path else os.path.abspath(path) for path in options.inputs]
+    noted = {"inputs": inputs, "options": given, "on_bad_row": settings.on_bad_row, "seed": settings.seed}
+    _write(folder / INPUT, noted | {"spec": asdict(data.spec), "files": data.fingerprint()})
+    save_npz(folder / SAMPLE, taken.to_dict())
+    print(f"{taken.x.shape[0]} of {taken.count} rows sampled: {folder / SAMPLE}")
+
+
+def coefficients(options) -> None:
+    """Make landmarks, coefficients and start centroids from the sample."""
+    folder = Path(options.folder)
+    noted = _noted(folder)
+    options.seed, options.on_bad_row = noted["seed"], noted["on_bad_row"]
+    model = build_model(Sample.from_dict(load_npz(folder / SAMPLE, "sample")), opts.settings_from(options))
+    model.save(folder / MODEL, with_sample=True)
+    print(f"{model.settings.method}, {model.facts['dim']} dimensions: {folder / MODEL}")
+
+
+def embed(options) -> None:
+    """Embed every row, once."""
+    folder, data = Path(options.folder), _input(options.folder)
+    model = Model.load(folder / MODEL)
+    with _listening(data) as listener, opts.engine_for(options, data, folder, folder / EMBEDDING) as engine:
+        listener.stage("embed")
+        engine.embed(EmbedMap.of(model), listener)
+    print(f"rows embedded: {folder / EMBEDDING}")
+
+
+def kmeans(options) -> None:
+    """Run k-means passes over the embedding until they are over."""
+    folder, data = Path(options.folder), _input(options.folder)
+    model = Model.load(folder / MODEL)
+    if model.sample is None:
+        raise InputError(f"{folder / MODEL}: has no sample, which passes need; run apnc coefficients")
+    for name in ("passes", "tol"):
+        if getattr(options, name) is not None:
+            setattr(model.settings, name, getattr(options, name))
+    model.settings.check()
+    if model.done:
+        raise InputError(
+            f"{folder / MODEL}: its passes are over ({model.status}); run apnc coefficients to start again"
+        )
+    _there(folder / EMBEDDING, "embed")
+    run = Run(model.settings, model.rows, model.width, model=model, embedded=True)
+    with _listening(data) as listener, opts.engine_for(options, data, folder, folder / EMBEDDING) as engine:
+        listener.finished = lambda run, _: run.model.save(folder / MODEL, with_sample=True)
+        train(run, engine, listener)
+    print(
+        f"{len(model.passes)} passes, {model.status}, objective {model.passes[-1]['objective']:.8g}: {folder / MODEL}"
+    )
+
+
+def assign(options) -> None:
+    """Find the cluster of every row."""
+    folder, data = Path(options.folder), _input(options.folder)
+    model = _finished(folder)
+    _there(folder / EMBEDDING, "embed")
+    partial = folder / f".{SHARDS}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    with _listening(data) as listener, opts.engine_for(options, data, folder, folder / EMBEDDING) as engine:
+        listener.stage("assign")
+        with open(partial / "part-00000", "wb") as file:
+            for block in engine.labels(AssignMap(model.centroids[0], model.metric), listener):
+                file.write(shards.encode(block) + b"\n")
+    shutil.rmtree(folder / SHARDS, ignore_errors=True)
+    partial.rename(folder / SHARDS)
+    print(f"labels of blocks: {folder / SHARDS}")
+
+
+def collect(options) -> None:
+    """Put the labels of all blocks into one file, in the order of the input."""
+    folder, data = Path(options.folder), _input(options.folder)
+    model = _finished(folder)
+    paths = sorted(_there(folder / SHARDS, "assign").glob("part-*"))
+    ids, labels = data.spec.id_column is not None, data.spec.label_column is not None
+    partial = folder / f".{runs.LABELS}.partial"
+    try:
+        with open(partial, "wb") as file:
+            writer = LabelWriter(file, ids, model.embedding.dtype)
+            for block in shards.read(paths, data.spec.sources, ids, labels):
+                writer.write(block)
+        partial.replace(folder / runs.LABELS)
+    finally:
+        partial.unlink(missing_ok=True)
+    run = Run(model.settings, model.rows, model.width, model=model)
+    facts = writer.facts()
+    _write(folder / runs.REPORT, runs.report(run, data, facts))
+    print(f"{writer.rows} rows: {folder / runs.LABELS}")
+
+
+def _kmeans_arguments(parser):
+    parser.add_argument("--passes", type=int, metavar="N", help="full passes at most (as given to coefficients)")
+    parser.add_argument("--tol", type=float, metavar="X", help="relative gain that ends the passes")
+
+
+COMMANDS = (
+    (
+        "sample",
+        sample,
+        "take the sample of the input",
+        _sample_arguments,
+        opts.add_input,
+        opts.add_sampling,
+        opts.add_runner,
+    ),
+    ("coefficients", coefficients, "make a model from the sample", _folder, opts.add_method, opts.add_kmeans),
+    ("embed", embed, "embed every row", _folder, opts.add_runner),
+    ("kmeans", kmeans, "run the k-means passes", _folder, _kmeans_arguments, opts.add_runner),
+    ("assign", assign, "find the cluster of every row", _folder, opts.add_runner),
+    ("collect", collect, "put all labels into labels.csv", _folder),
+)
+
+
+def _make(folder):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"-o {folder}: cannot make the folder ({error.strerror})") from None
+
+
+def _noted(folder) -> dict:
+    path = Path(folder) / INPUT
+    if not path.exists():
+        raise InputError(f"{folder}: no {INPUT} in it; run apnc sample first")
+    return json.loads(path.read_text())
+
+
+def _input(folder) -> Input:
+    """Return the input that the sample was taken of."""
+    noted = _noted(folder)
+    data = describe(noted["inputs"], **noted["options"])
+    if data.fingerprint() != noted["files"]:
+        raise InputError(f"{folder}: the input has changed since the sample was taken; run apnc sample again")
+    return data
+
+
+def _finished(folder) -> Model:
+    model = Model.load(folder / MODEL)
+    if not model.done:
+        raise InputError(f"{folder / MODEL}: its k-means passes are not over; run apnc kmeans")
+    return model
+
+
+def _there(path, stage):
+    if not path.exists():
+        raise InputError(f"there is no {path}; run apnc {stage} first")
+    return path
+
+
+@contextmanager
+def _listening(data):
+    with listener_for(data.estimated_rows()) as listener, _problems_of(data):
+        yield listener
+
+
+@contextmanager
+def _problems_of(data):
+    try:
+        yield
+    except BadRows as error:
+        raise InputError(runs.explained(error.problems, error.rules, data)) from None
+
+
+def _write(path, values):
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(values, indent=2) + "\n")
+    partial.replace(path)

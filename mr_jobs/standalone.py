@@ -1,0 +1,248 @@
+"""The jobs' own command lines: ``python -m mr_jobs.NAME`` looks at the input, runs its pass and saves the result."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from apnc.coefficients import BadRows, CoefficientsFold, build_model, check_sample
+from apnc.convergence import advance
+from apnc.embeddings import METHODS
+from apnc.errors import ApncError, InputError
+from apnc.kernels import KERNELS
+from apnc.kmeans import KMeansFold, best_run
+from apnc.model import Model, load_npz, save_npz
+from apnc.pipeline import Run
+from apnc.readers import encoded
+from apnc.readers.detect import describe
+from apnc.readers.locate import explain
+from apnc.readers.spec import InputSpec
+from apnc.runs import explained
+from apnc.sampling import Sample, SampleFold
+from apnc.settings import SAMPLE_ROWS, Settings
+from mr_jobs.driver import Launcher, default_splits, splits_of
+from mr_jobs.shims import mrjob_imports
+
+with mrjob_imports():
+    from mrjob.options import _parse_raw_args
+
+INPUT_OPTIONS = ("format", "delimiter", "decimal", "header", "label_column", "id_column", "index_base")
+
+
+def add_output(parser, what):
+    parser.add_argument("--output", metavar="FILE", help=what)
+
+
+def add_input(parser):
+    """Add the options that say how the input is read."""
+    parser.add_argument("--format", default="auto", help="auto, csv, svmlight or npy")
+    parser.add_argument("--delimiter", default="auto", help="csv: a character, comma, tab, semicolon, space or auto")
+    parser.add_argument("--decimal", default=".", help="csv: decimal sign, '.' or ','")
+    parser.add_argument("--header", default="auto", help="csv: auto, yes or no")
+    parser.add_argument("--label-column", metavar="COLUMN", help="no feature: last, first, a number from 1, or a name")
+    parser.add_argument("--id-column", metavar="COLUMN", help="the same for the id")
+    parser.add_argument("--index-base", default="auto", help="svmlight: auto, 0 or 1")
+
+
+def add_sampling(parser):
+    parser.add_argument("--seed", type=int, default=0, help="of all randomness (0)")
+    parser.add_argument("--sample", type=int, metavar="ROWS", help=f"rows of the sample ({SAMPLE_ROWS})")
+    parser.add_argument("--on-bad-row", default="fail", help="fail or skip")
+
+
+def add_settings(parser):
+    """Add the settings of a run; their defaults are those of `Settings`."""
+    add_sampling(parser)
+    parser.add_argument("-k", type=int, default=Settings.k, help=f"clusters ({Settings.k})")
+    parser.add_argument("--method", default=Settings.method, help=", ".join(METHODS))
+    parser.add_argument("--kernel", default=Settings.kernel, help=", ".join(KERNELS))
+    parser.add_argument("--kernel-params", action="append", default=[], metavar="NAME=VALUE", help="repeatable")
+    for name in ("landmarks", "dim", "blocks", "passes", "restarts"):
+        parser.add_argument(f"--{name}", type=int, default=getattr(Settings, name))
+    for name in ("t_share", "tol"):
+        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=getattr(Settings, name))
+    parser.add_argument("--landmark-selection", default=Settings.landmark_selection)
+    parser.add_argument("--full-restarts", action="store_true")
+    parser.add_argument("--init", default=Settings.init, help="sample, random, or a file of start centroids")
+    parser.add_argument("--scale", default=Settings.scale, help="none, unit, standard or minmax")
+
+
+def main(job) -> None:
+    """Run a job from its command line; end the process with the status of an error the user can act on."""
+    job.set_up_logging(quiet=job.options.quiet, verbose=job.options.verbose)
+    warnings.showwarning = lambda message, *_: print(f"warning: {message}", file=sys.stderr)
+    # as an exception, so that tasks and temporary files go with the driver
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    driver = Driver(job)
+    try:
+        job.launch(driver)
+    except BadRows as error:
+        _end(job, explained(error.problems, error.rules, driver.data) if driver.data else error, error.exit_status)
+    except ApncError as error:
+        _end(job, error, error.exit_status)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
+def _end(job, text, status):
+    name = f"{Path(job.mr_job_script()).stem}: "
+    print(f"{name}{str(text).removeprefix(name)}", file=sys.stderr)
+    sys.exit(status)
+
+
+class Driver:
+    """What the launch methods of the jobs are made of."""
+
+    def __init__(self, job):
+        self.job, self.options = job, job.options
+        self.data = None
+
+    def _launch(self, what, *args):
+        with Launcher(self.options.runner or "inline", self._runner_args()) as launcher:
+            return getattr(launcher, what)(*args)
+
+    def _runner_args(self):
+        """Return those options of the command line that are mrjob's, for the runner."""
+        ours = self.job.own_dests | {"args", "runner", "output_dir", "cat_output", "help"}
+        out = []
+        for dest, option, values in _parse_raw_args(self.job.arg_parser, self.job._cl_args):
+            if dest not in ours:
+                one = option.startswith("--") and len(values) == 1
+                out += [f"{option}={values[0]}"] if one else [option, *values]
+        return out
+
+    def _describe(self):
+        given = {name: getattr(self.options, name) for name in INPUT_OPTIONS}
+        self.data = describe(self.options.args, **given)
+        return self.data
+
+    def _required(self, name):
+        value = getattr(self.options, name)
+        if value is None:
+            raise InputError(f"--{name.replace('_', '-')} is missing")
+        return value
+
+    def model(self) -> Model:
+        return Model.load(self._required("model"))
+
+    # the stages
+
+    def sample(self, job_class) -> Sample:
+        self._required("output")
+        options, data = self.options, self._describe()
+        settings = Settings(k=1, seed=options.seed, sample=options.sample, landmarks=1, on_bad_row=options.on_bad_row)
+        run = Run(settings.check(), data.estimated_rows(), data.spec.width)
+        while True:
+            fold = SampleFold(settings.seed, settings.sample_rows, run.threshold, run.width)
+            sample = self._launch("fold", job_class, fold, data.spec, self._splits())
+            if sample.complete:
+                check_sample(sample, settings)
+                return sample
+            run.absorb("coefficients", (sample, None))
+
+    def coefficients(self, job_class) -> Model:
+        self._required("output")
+        settings = self._settings()
+        if self.options.from_sample:
+            sample = load_npz(self.options.from_sample, "sample")
+            if "source_index" not in sample:
+                raise InputError(f"{self.options.from_sample}: not a sample file written by apnc")
+            return build_model(Sample.from_dict(sample), settings)
+        data = self._describe()
+        run = Run(settings, data.estimated_rows(), data.spec.width)
+        while run.model is None:
+            fold = CoefficientsFold(settings, run.threshold, run.width)
+            run.absorb(fold.stage, self._launch("fold", job_class, fold, data.spec, self._splits()))
+        return run.model
+
+    def kmeans_pass(self, job_class) -> Model:
+        self._required("output")
+        model = self.model()
+        if model.done:
+            raise InputError(f"{self.options.model}: its passes are over ({model.status})")
+        if model.sample is None:
+            raise InputError(f"{self.options.model}: a model without its sample, which has no more passes")
+        fold = KMeansFold(model.centroids, model.metric)
+        advance(model, self._launch("fold", job_class, fold, InputSpec(encoded.FORMAT), self._shards()))
+        over = f"over ({model.status})" if model.done else "not over"
+        print(f"pass {len(model.passes)}: objective {model.passes[-1]['objective']:.6g}; passes are {over}")
+        return model
+
+    def centroids(self, model) -> np.ndarray:
+        """Return the model's centroids, or the best of them as long as passes go on."""
+        if model.done:
+            return model.centroids[0]
+        warnings.warn("the passes of this model are not over; its centroids so far are used", stacklevel=2)
+        last = model.passes[-1]["objectives"] if model.passes else [0.0] * len(model.centroids)
+        return model.centroids[best_run(np.array(last))]
+
+    def map_rows(self, job_class, step) -> None:
+        data = self._describe()
+        if data.spec.width not in (None, step.width):
+            raise InputError(f"the input has {data.spec.width} features, the model {step.width}")
+        self._map(job_class, step, data.spec, self._splits())
+
+    def map_embedding(self, job_class, step) -> None:
+        self._map(job_class, step, InputSpec(encoded.FORMAT), self._shards())
+
+    def _map(self, job_class, step, spec, splits):
+        output = Path(self._required("output_dir"))
+        if output.exists():
+            raise InputError(f"--output-dir {output} exists already")
+        self._launch("map", job_class, step, spec, splits, output)
+
+    # input and output
+
+    def _splits(self):
+        return splits_of(self.data, self._count())
+
+    def _count(self):
+        count = default_splits() if self.options.splits is None else self.options.splits
+        if count < 1:
+            raise InputError(f"--splits {count} must be at least 1")
+        return count
+
+    def _shards(self):
+        paths = []
+        for given in self.options.args or [None]:
+            if given is None:
+                raise InputError("no embedding given")
+            path = Path(given)
+            if not path.exists():
+                raise InputError(f"{given}: no such file or directory")
+            inside = sorted(path.iterdir()) if path.is_dir() else [path]
+            paths += [p for p in inside if p.is_file() and p.name[0] not in "_."]
+        return encoded.units(paths, self._count())
+
+    def save_sample(self, sample):
+        save_npz(self.options.output, sample.to_dict())
+
+    def save_model(self, model):
+        model.save(self.options.output, with_sample=True)
+
+    def _settings(self) -> Settings:
+        options = self.options
+        values = {name: getattr(options, name) for name in Settings().to_dict() if hasattr(options, name)}
+        values["kernel_params"] = dict(_pair(pair) for text in options.kernel_params for pair in text.split())
+        if options.init not in ("sample", "random"):
+            values |= {"init": "rows", "init_rows": self._rows_of(options.init)}
+        return Settings(**values).check()
+
+    def _rows_of(self, path):
+        data = describe([path])
+        blocks = [b for unit in data.units(1 << 30) for b in data.blocks(unit, 1 << 20)]
+        bad = [p for b in blocks for p in b.problems]
+        if bad:
+            raise InputError(explain(bad[0], data))
+        return [row for b in blocks for row in np.asarray(b.x.toarray() if data.spec.sparse else b.x).tolist()]
+
+
+def _pair(text):
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--kernel-params {text!r} is not NAME=VALUE")
+    return name, value

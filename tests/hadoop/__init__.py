@@ -1,0 +1,1 @@
+"""Tests on a real Hadoop cluster; cluster.py starts and stops it."""
