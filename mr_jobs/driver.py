@@ -108,7 +108,7 @@ class Launcher:
         Parameters
         ----------
         output : path-like
-            A folder that does not exist.
+            A folder; what was there before is replaced once the new shards are complete.
         """
         output = Path(os.path.abspath(output))
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -116,6 +116,7 @@ class Launcher:
             partial = Path(attempt) / "shards"
             with self._run(job_class, step, spec, splits, partial, on_rows):
                 pass
+            shutil.rmtree(output, ignore_errors=True)
             os.rename(partial, output)
 
     def _run(self, *args):

@@ -263,11 +263,8 @@ def test_centring_is_h_k_h():
 def test_the_null_direction_of_centring_is_not_taken_for_a_signal():
     # κ ≈ 1 − 1e-6: e is an eigenvector of HKH whose eigenvalue is rounding of K, not of HKH
     x = np.random.default_rng(0).random((300, 2))
-    e, facts = built(x, method="stable", landmarks=300, dim=20, kernel_params={"sigma": "auto*1000"})
-    (r,) = e.coefficients
-    assert np.abs(r.sum(axis=1)).max() < 1e-6 * np.abs(r).sum(axis=1).max()
-    # the kernel is x ↦ ‖x‖² and xᵀx' up to 1e-12: two dimensions and a third at most
-    assert facts["blocks"][0]["rank"] <= 6
+    (r,) = built(x, method="stable", landmarks=300, dim=20, kernel_params={"sigma": "auto*1000"})[0].coefficients
+    assert np.abs(r.sum(axis=1)).max() < 1e-9 * np.abs(r).sum(axis=1).max()
 
 
 @pytest.mark.parametrize(("l", "share"), [(2, 0.4), (2, 0.9), (3, 0.01), (10, 0.9)])
@@ -419,12 +416,9 @@ def test_a_useful_kernel_is_not_warned_of():
 )
 def test_a_kernel_matrix_of_nothing_or_of_infinities_is_refused_by_name(kernel, params):
     x = np.zeros((10, 3)) if kernel == "linear" else np.random.default_rng(0).uniform(100, 255, (10, 3))
-    if kernel == "rbf":
-        built(x, landmarks=10, kernel=kernel, kernel_params=params)  # the identity: warned of, not refused
-        return
     with pytest.raises(InputError, match=f"kernel {kernel}.*scale the data") as caught:
         built(x, landmarks=10, kernel=kernel, kernel_params=params)
-    assert ("overflows" in str(caught.value)) == (kernel == "polynomial"), "zero and infinite are different troubles"
+    assert ("overflows" in str(caught.value)) == (kernel != "linear"), "zero and infinite are different troubles"
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,20 @@ def test_rows_whose_embedding_overflows_are_told(tmp_path):
     assert [p.offset for p in found["problems"]] == huge.tolist()
 
 
+def test_an_embedding_may_be_kept_for_another_engine(folder, tmp_path):
+    data = _input(folder, "csv")
+    run, labels, _ = _reference(folder, "csv", "nystrom")
+    assign = AssignMap(run.model.centroids[0], run.model.metric)
+    with MapReduceEngine(data, "inline", tmp_path, 3, NO_CONF, embedding=tmp_path / "kept") as engine:
+        engine.embed(EmbedMap.of(run.model), Listener())
+    assert os.listdir(tmp_path) == ["kept"]
+    with MapReduceEngine(data, "inline", tmp_path, 2, NO_CONF, embedding=tmp_path / "kept") as engine:
+        assert _flat(engine.labels(assign, Listener()))["clusters"] == labels["clusters"]
+    with InProcessEngine(data, embedding=tmp_path / "kept") as engine:
+        assert _flat(engine.labels(assign, Listener()))["clusters"] == labels["clusters"]
+    assert os.listdir(tmp_path) == ["kept"]
+
+
 def test_splits_without_rows_harm_nothing(tmp_path):
     (tmp_path / "x.csv").write_text("1,2\n" + "3,4" + " " * 400 + "\n" + "5,7\n9,9\n")
     data = describe([str(tmp_path / "x.csv")])
@@ -184,7 +198,7 @@ def test_splits_without_rows_harm_nothing(tmp_path):
         assert sum(block.n for block in blocks) == 4
 
 
-def test_a_pass_that_fails_keeps_no_embedding(folder, tmp_path, monkeypatch):
+def test_a_pass_that_fails_leaves_what_was_there(folder, tmp_path, monkeypatch):
     data = _input(folder, "csv")
     run, _, _ = _reference(folder, "csv", "nystrom")
     with MapReduceEngine(data, "inline", tmp_path, 2, NO_CONF) as engine:
@@ -197,7 +211,7 @@ def test_a_pass_that_fails_keeps_no_embedding(folder, tmp_path, monkeypatch):
         monkeypatch.setattr(EmbedMap, "apply", lambda self, block: 1 / 0)
         with pytest.raises(StageError, match=r"^embed: .* failed: ZeroDivisionError: division by zero"):
             engine.embed(EmbedMap.of(run.model), Listener())
-        assert [path.name for path in own.iterdir() if not path.name.startswith("apnc-")] == []
+        assert sorted(path.name for path in own.iterdir() if not path.name.startswith("apnc-")) == ["embedding"]
     assert not os.listdir(tmp_path)
 
 

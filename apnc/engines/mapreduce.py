@@ -60,7 +60,6 @@ class MapReduceEngine(Engine):
         return self._launcher.fold(job_for(fold.stage), fold, *self._reads(fold), listener.rows)
 
     def embed(self, embed: Map, listener):
-        shutil.rmtree(self._embedding, ignore_errors=True)
         self._map(embed, self._embedding, listener)
 
     def labels(self, step: Map, listener) -> Iterator[Block]:
