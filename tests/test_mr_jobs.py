@@ -20,16 +20,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apnc
+from apnc import shards
 from apnc.blocks import Block, Problem, from_text, to_text
 from apnc.coefficients import BadRows, CoefficientsFold
+from apnc.embed import EmbedMap
 from apnc.errors import InputError, StageError
-from apnc.kmeans import KMeansFold
+from apnc.kmeans import AssignMap, KMeansFold
 from apnc.model import Model, load_npz, save_npz
 from apnc.readers import InputSpec, Range, encoded
 from apnc.readers.detect import describe
 from apnc.sampling import EVERYTHING, SampleFold
 from apnc.settings import Settings
-from apnc import shards
 from mr_jobs import job_for
 from mr_jobs.base import CHUNK_BYTES
 from mr_jobs.driver import Launcher, splits_of
@@ -498,9 +499,9 @@ def test_map_tasks_import_no_more_than_they_need(rows, tmp_path, job):
         spec, unit = InputSpec(encoded.FORMAT), [Range("s", str(shard), 0, None)]
     steps = {
         "coefficients": lambda: fold,
-        "embed": lambda: apnc.embed.EmbedMap.of(model),
+        "embed": lambda: EmbedMap.of(model),
         "kmeans": lambda: KMeansFold(model.centroids),
-        "assign": lambda: apnc.kmeans.AssignMap(model.centroids[0]),
+        "assign": lambda: AssignMap(model.centroids[0]),
     }
     found = _imports_of_task(
         tmp_path, job, "mapper", spec, job_for(job).describe(steps[job]()), json.dumps(unit).encode() + b"\n"

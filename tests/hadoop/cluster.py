@@ -80,7 +80,15 @@ COMMANDS = {  # what the `hadoop` command (also linked as yarn, hdfs, mapred) ca
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 OPENS = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
-    for package in "java.lang java.util java.net java.io java.nio java.lang.reflect java.util.concurrent".split()
+    for package in (
+        "java.lang",
+        "java.lang.reflect",
+        "java.util",
+        "java.util.concurrent",
+        "java.net",
+        "java.io",
+        "java.nio",
+    )
 ]
 LOG4J = """\
 log4j.rootLogger=INFO,console
@@ -369,7 +377,8 @@ class Cluster:
             if not waiting:
                 return
             if time.monotonic() > deadline:
-                raise ClusterError(f"{waiting[0]} not ready after {timeout:.0f} s. {self._log_tail(waiting[0])}")
+                late = ", ".join(waiting)
+                raise ClusterError(f"{late} not ready after {timeout:.0f} s. {self._log_tail(waiting[0])}")
             time.sleep(0.1)
 
     def live_datanodes(self) -> set[str]:
@@ -380,8 +389,7 @@ class Cluster:
 
     def active_nodemanagers(self) -> set[str]:
         """Return the NodeManagers that the ResourceManager counts as running."""
-        running = {n["id"] for n in self._rm_nodes() if n["state"] == "RUNNING"}
-        return {n for n in self.daemons if n.startswith("nm") and self._address(n) in running}
+        return {name for name, node in self._rm_nodes() if node["state"] == "RUNNING"}
 
     def heal(self):
         """Bring the cluster back to a fresh start's state, its files apart: after a test that broke something."""
@@ -410,13 +418,15 @@ class Cluster:
         # So too of the ResourceManager: the health report must be of this NodeManager, not its predecessor.
         started = _start_time(self.daemon_pid(name))
         return any(
-            n["id"] == self._address(name) and n["state"] == "RUNNING" and n["lastHealthUpdate"] / 1000 >= started
-            for n in self._rm_nodes()
+            n == name and node["state"] == "RUNNING" and node["lastHealthUpdate"] / 1000 >= started
+            for n, node in self._rm_nodes()
         )
 
-    def _rm_nodes(self) -> list[dict]:
+    def _rm_nodes(self) -> list[tuple[str, dict]]:
         nodes = _get_json(self.resourcemanager_http + "/ws/v1/cluster/nodes")["nodes"]
-        return nodes["node"] if nodes else []
+        # An id is HOST:PORT, the host under whatever name this machine finds for 127.0.0.1.
+        names = {str(self._ports[n]): n for n in self.daemons if n.startswith("nm")}
+        return [(names[node["id"].rpartition(":")[2]], node) for node in (nodes["node"] if nodes else [])]
 
     def _jmx(self, name: str, bean: str) -> dict:
         return _get_json(f"{self._http(name)}/jmx?qry={bean}")["beans"][0]
@@ -906,7 +916,7 @@ def _environ(pid: int) -> dict[str, str]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on: they follow the program's name, which may hold anything."""
+    """Return the fields of /proc/PID/stat from the state on: before it stands the program's name, in any characters."""
     return _read(pid, "stat").rpartition(b")")[2].decode().split()
 
 

@@ -1,0 +1,121 @@
+"""Start centroids from the sample: as good as scikit-learn's restarts, and the same on any number of threads."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits, make_blobs
+
+import oracles
+from apnc.seeding import BLOCK_ROWS, _draw, random_centroids, sample_objectives, seed_centroids
+
+METRICS = pytest.mark.parametrize("metric", ["l2", "l1"])
+
+
+@METRICS
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_start_centroids_do_not_depend_on_threads(metric, weighted, dtype):
+    y = make_blobs(3 * BLOCK_ROWS + 100, 6, centers=5, cluster_std=3, random_state=0)[0].astype(dtype)
+    weights = np.random.default_rng(0).random(len(y)) if weighted else None
+    a, b = (seed_centroids(y, 5, 3, metric, 7, weights, threads) for threads in (1, 3))
+    assert np.array_equal(a[0], b[0]) and np.array_equal(a[1], b[1])
+    assert a[0].shape == (3, 5, 6) and a[0].dtype == dtype
+
+
+def test_restarts_and_seeds_differ_and_the_same_seed_does_not():
+    y = np.random.default_rng(0).normal(size=(500, 3))
+    a, _ = seed_centroids(y, 6, 3, seed=0)
+    b, _ = seed_centroids(y, 6, 3, seed=0)
+    c, _ = seed_centroids(y, 6, 3, seed=1)
+    assert np.array_equal(a, b) and not np.allclose(a, c)
+    assert not np.allclose(a[0], a[1]) and not np.allclose(a[1], a[2])
+    # restart r is the same start, whatever the number of restarts
+    assert np.allclose(seed_centroids(y, 6, 1, seed=0)[0][0], a[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("data", ["blobs", "digits"])
+def test_the_best_start_is_as_good_as_ten_restarts_of_scikit_learn(data):
+    y = load_digits().data if data == "digits" else make_blobs(3000, 10, centers=8, cluster_std=4, random_state=1)[0]
+    k = 10 if data == "digits" else 8
+    theirs = KMeans(k, n_init=10, random_state=0).fit(y).inertia_
+    ours = seed_centroids(y.astype(np.float32), k, 10, threads=2)[1].min()
+    # both are local optima of the same function, stopped at a relative gain of 1e-4
+    assert ours <= 1.004 * theirs
+
+
+@METRICS
+def test_objectives_are_those_of_the_centroids(metric):
+    y = make_blobs(1500, 4, centers=4, random_state=0)[0]
+    centroids, objectives = seed_centroids(y, 4, 2, metric)
+    expected = [oracles.kmeans_step(y, c, metric)[3] for c in centroids]
+    np.testing.assert_allclose(objectives, expected, rtol=1e-9)
+    np.testing.assert_allclose(sample_objectives(y, centroids, metric), expected, rtol=1e-9)
+
+
+def test_objectives_are_weighted():
+    y, w = np.random.default_rng(0).normal(size=(BLOCK_ROWS + 9, 2)), np.random.default_rng(1).random(BLOCK_ROWS + 9)
+    centroids, objectives = seed_centroids(y, 3, 1, weights=w)
+    assert objectives[0] == pytest.approx(oracles.kmeans_step(y, centroids[0], "l2", w)[3])
+    assert sample_objectives(y, centroids, "l2", w)[0] == pytest.approx(objectives[0])
+
+
+@METRICS
+def test_weights_count_like_repeated_rows(metric):
+    rng = np.random.default_rng(0)
+    y = make_blobs(200, 2, centers=4, cluster_std=0.3, random_state=3)[0]
+    times = rng.integers(1, 5, 200)
+    weighted = seed_centroids(y, 4, 5, metric, weights=times.astype(float))[1].min()
+    repeated = seed_centroids(np.repeat(y, times, axis=0), 4, 5, metric)[1].min()
+    assert weighted == pytest.approx(repeated, rel=2e-3)
+
+
+@METRICS
+def test_fewer_distinct_rows_than_clusters_end_at_objective_zero(metric):
+    y = np.repeat(np.array([[0.0, 0], [1, 0], [5, 5]]), 4, axis=0)
+    centroids, objectives = seed_centroids(y, 7, 2, metric)
+    assert np.isfinite(centroids).all() and objectives.tolist() == [0.0, 0.0]
+    assert len(np.unique(centroids[0], axis=0)) <= 7
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_single_row_or_cluster_is_no_special_case(k):
+    for y in (np.array([[3.0, 4.0]]), np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 1.0]])):
+        centroids, objectives = seed_centroids(y, k, 2)
+        assert centroids.shape == (2, k, 2) and np.isfinite(centroids).all() and (objectives >= 0).all()
+    if k == 1:
+        np.testing.assert_allclose(centroids[0, 0], y.mean(axis=0))
+
+
+@METRICS
+@pytest.mark.parametrize("distinct", [2, 50])
+def test_rows_of_weight_zero_never_become_centroids(metric, distinct):
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.normal(size=(distinct, 2)), 1000 + rng.normal(size=(50, 2))])
+    weights = np.concatenate([np.ones(distinct), np.zeros(50)])
+    for seed in range(5):
+        for centroids in (seed_centroids(y, 3, 3, metric, seed, weights)[0], random_centroids(y, 3, 3, seed, weights)):
+            assert np.abs(centroids).max() < 100
+
+
+def test_random_starts_are_different_rows_uniformly_drawn():
+    y = np.arange(20.0)[:, None]
+    picks = np.concatenate([random_centroids(y, 5, 10, seed)[:, :, 0] for seed in range(40)]).astype(int)
+    assert all(len(set(p)) == 5 for p in picks.tolist())
+    counts = np.bincount(picks.ravel(), minlength=20)
+    # 400 draws of 5 out of 20: 100 each
+    assert ((counts - 100) ** 2 / 100).sum() < chi2.ppf(1 - 1e-6, 19)
+    assert np.array_equal(random_centroids(y, 5, 2, 3), random_centroids(y, 5, 2, 3))
+    # restart r is the same start, whatever the number of restarts
+    assert np.array_equal(random_centroids(y, 5, 1, 3)[0], random_centroids(y, 5, 2, 3)[0])
+
+
+def test_random_starts_repeat_rows_only_when_there_are_too_few():
+    assert random_centroids(np.array([[1.0], [2.0]]), 5, 1).shape == (1, 5, 1)
+
+
+def test_draws_are_in_proportion_to_the_mass():
+    mass = np.array([0.0, 1.0, 0.0, 3.0, 0.0])
+    counts = np.bincount(_draw(mass, 4000, np.random.default_rng(0)), minlength=5)
+    assert counts[[0, 2, 4]].sum() == 0
+    assert abs(counts[1] - 1000) < 5 * np.sqrt(4000 * 0.25 * 0.75)
