@@ -24,6 +24,15 @@ class Listener:
     def finished(self, run: Run, stage: str) -> None:
         """A pass is over and its result is in the run."""
 
+    def application(self, name: str) -> None:
+        """The pass runs on a cluster, as this application."""
+
+    def percent(self, mapped: int, reduced: int) -> None:
+        """So much of the pass is done, as a cluster counts it."""
+
+    def told(self, message: str) -> None:
+        """Something happened that a person should know of."""
+
 
 @dataclass
 class Run:
@@ -54,6 +63,7 @@ class Run:
     seconds: dict = field(default_factory=dict)
 
     def __post_init__(self):
+        self.settings.check_memory(self.estimated_rows, self.width)
         self.threshold = self.threshold or int(hash_threshold(self.settings.sample_rows, self.estimated_rows))
 
     def absorb(self, stage: str, result) -> None:

@@ -6,6 +6,7 @@ per rule and the first few kept, so that a pass never dies of them.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 
@@ -92,7 +93,7 @@ class Sample:
 
 def hash_threshold(size: int, estimated_rows: int) -> np.uint64:
     """Return the hash below which ``size`` rows are found with near certainty (size + 6 √size expected)."""
-    share = (size + 6 * np.sqrt(size)) / max(1, estimated_rows)
+    share = (size + 6 * math.sqrt(size)) / max(1, estimated_rows)
     return EVERYTHING if share >= 1 else np.uint64(share * 2.0**64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass, field, fields
 
 import numpy as np
@@ -136,6 +137,42 @@ class Settings:
     def runs(self) -> int:
         """Centroid sets that go through the full passes."""
         return self.restarts if self.full_restarts and self.init != "rows" else 1
+
+    def check_memory(self, rows: int, width: int | None, available: int | None = None) -> None:
+        """Refuse what cannot fit the memory of the process that makes the coefficients.
+
+        Parameters
+        ----------
+        rows : int
+            Of the input, about.
+        width : int or None
+            Number of features, where it is known.
+        available : int, optional
+            Bytes; the memory of this machine by default.
+
+        Raises
+        ------
+        InputError
+            Naming the option to lower, what it takes and what there is.
+        """
+        available = available or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        sampled = min(self.sample_rows, 1 + 5 * rows // 4)  # the estimate is on the low side
+        k = min(self.k, sampled)
+        landmarks = min(self.landmarks, sampled) if self._uses_landmarks else 0
+        dim = (self.dim or (1000 if self.method == "stable" else min(500, landmarks))) if landmarks else width or 1
+        trials = 2 + int(np.log(k))
+        takes = {
+            "--sample": 12 * sampled * (width or 1),
+            "--landmarks": 24 * landmarks**2,
+            "--dim": 16 * dim * (landmarks + sampled),
+            "--restarts": self.restarts * (16 * k * dim + 8 * sampled * (1 + trials)),
+        }
+        option = max(takes, key=takes.get)
+        if takes[option] > available:
+            raise InputError(
+                f"{option}: about {takes[option] / 2**30:.3g} GiB of memory would be needed, this machine has "
+                f"{available / 2**30:.3g}; lower it"
+            )
 
     def to_dict(self) -> dict:
         return asdict(self)
