@@ -17,7 +17,7 @@ from apnc.kmeans import best_run
 from apnc.model import Model
 from apnc.sampling import Sample, SampleFold
 from apnc.scaling import Scaler
-from apnc.seeding import random_centroids, sample_objectives, seed_centroids
+from apnc.seeding import random_centroids, sample_objectives, seed_centroids, settled_objective
 from apnc.settings import Settings
 
 # an objective below this share of Σ‖y‖² is beyond float32: labels and objectives are then computed in float64
@@ -107,7 +107,7 @@ def build_model(sample: Sample, settings: Settings, threads: int | None = None) 
         embedding, facts = make_method(settings.method).embedding(rows, settings)
         model = Model(settings, sample.width, sparse, scaler, embedding, facts, sample.count, np.empty((0, 0, 0)))
         _start(model, rows, weights, threads)
-        if embedding.metric == "l2" and model.embedding.dtype == np.float32 and _is_tight(model, weights):
+        if embedding.metric == "l2" and model.embedding.dtype == np.float32 and _is_tight(model, weights, threads):
             model.embedding = embedding.with_dtype(np.float64)
             _start(model, rows, weights, threads)
     facts["dtype"] = model.embedding.dtype.name
@@ -117,7 +117,11 @@ def build_model(sample: Sample, settings: Settings, threads: int | None = None) 
 def _start(model, rows, weights, threads):
     """Embed the sample and put start centroids into the model."""
     settings = model.settings
-    model.sample = y = embed_rows(model.embedding, rows, threads)
+    y = embed_rows(model.embedding, rows, threads)
+    if y.dtype == np.float32 and not np.isfinite(np.einsum("ij,ij->", y, y)):  # squares beyond float32
+        model.embedding = model.embedding.with_dtype(np.float64)
+        y = embed_rows(model.embedding, rows, threads)
+    model.sample = y
     if not np.isfinite(np.einsum("ij,ij->", y, y, dtype=np.float64)):  # objectives are sums of squares
         raise InputError("the embedding of the sample is not finite: the values are too large, scale the data")
     if settings.init == "rows":
@@ -147,10 +151,13 @@ def _start(model, rows, weights, threads):
     model.facts["sample_rows"] = len(y)
 
 
-def _is_tight(model, weights):
+def _is_tight(model, weights, threads):
+    objective = model.facts["sample_objective"]
+    if model.settings.init != "sample":  # what counts is where the passes lead, not where they start
+        objective = settled_objective(model.sample, model.centroids, model.metric, weights, threads)
     squares = np.einsum("ij,ij->i", model.sample, model.sample, dtype=np.float64)
     total = squares.sum() if weights is None else squares @ weights
-    return model.facts["sample_objective"] < TIGHT * total
+    return objective < TIGHT * total
 
 
 def _distinct_rows(y, enough):

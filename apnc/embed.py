@@ -65,6 +65,8 @@ class EmbedMap(Map):
 
     def _as_trained(self, x):
         if not is_sparse(x):
+            if x.shape[1] != self.width:  # a single column would be broadcast, missing ones taken for zeros
+                raise ValueError(f"rows have {x.shape[1]} features, the model {self.width}")
             if not self.sparse:
                 return x
             from scipy.sparse import csr_matrix

@@ -45,7 +45,7 @@ class Kernel(ABC):
         if name in self.automatic and text.split("*")[0] == "auto":
             factor = text[len("auto*") :] or "1" if text != "auto" else "1"
             try:
-                if float(factor) > 0:
+                if 0 < float(factor) < np.inf:
                     return text
             except ValueError:
                 pass
@@ -114,7 +114,8 @@ def is_sparse(x) -> bool:
 def squared_norms(x, dtype=np.float64) -> np.ndarray:
     """Return ‖x_i‖² of each row of a dense or CSR matrix."""
     if is_sparse(x):
-        return np.asarray(x.multiply(x).sum(axis=1), dtype).ravel()
+        squares = np.square(x.data, dtype=dtype)  # in dtype: float32 squares lose digits, overflow and vanish
+        return np.bincount(np.repeat(np.arange(x.shape[0]), np.diff(x.indptr)), squares, x.shape[0]).astype(dtype)
     x = np.asarray(x)
     return np.einsum("ij,ij->i", x, x, dtype=dtype)
 
@@ -123,6 +124,8 @@ def fit_width(x, width):
     """Return CSR rows with exactly ``width`` columns (readers may deliver fewer)."""
     if x.shape[1] == width:
         return x
+    if x.shape[1] > width and len(x.indices) and x.indices.max() >= width:
+        raise ValueError(f"sparse rows have {x.shape[1]} columns, only {width} are known")
     return type(x)((x.data, x.indices, x.indptr), shape=(x.shape[0], width))
 
 
@@ -207,19 +210,21 @@ class Cosine(_DotKernel):
     defaults: dict = {}
 
     def prepare(self, landmarks, dtype=np.float32):
-        dot = dot_with(unit_rows(landmarks), 1.0, dtype)
-        return lambda rows: dot(unit_rows(rows))
+        dot = dot_with(unit_rows(landmarks.astype(np.float64)), 1.0, dtype)
+        return lambda rows: dot(unit_rows(rows.astype(np.result_type(rows, dtype), copy=False)))
 
 
 def unit_rows(x):
     """Return the rows divided by their length; zero rows stay zero."""
     norms = np.sqrt(squared_norms(x))
-    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    norms[norms == 0] = 1.0
     if is_sparse(x):
         out = x.copy()
-        out.data = x.data * np.repeat(inverse, np.diff(x.indptr)).astype(x.dtype, copy=False)
+        out.data = (x.data / np.repeat(norms, np.diff(x.indptr))).astype(x.dtype, copy=False)
         return out
-    return x * inverse[:, None].astype(x.dtype, copy=False)
+    if norms.min(initial=1.0) > 1e-30 and norms.max(initial=1.0) < 1e30:
+        return x * (1.0 / norms)[:, None].astype(x.dtype, copy=False)
+    return (x / norms[:, None]).astype(x.dtype, copy=False)  # whose inverse float32 does not hold
 
 
 class RBF(Kernel):
@@ -264,7 +269,9 @@ class RBF(Kernel):
         def of(rows):
             # one product yields the whole exponent: [x, 1, −‖x‖²/2σ²] · [L/σ²; −‖L‖²/2σ²; 1]
             left = np.empty((len(rows), d + 2), dtype)
-            np.subtract(rows, centres[rows.dtype], out=left[:, :d], casting="same_kind")
+            # dtype: NumPy would subtract float32 rows in float32, whatever ``out`` is
+            wide = np.result_type(rows, dtype)
+            np.subtract(rows, centres[rows.dtype], out=left[:, :d], dtype=wide, casting="same_kind")
             left[:, d] = 1.0
             np.divide(squared_norms(left[:, :d], dtype), -2 * sigma2, out=left[:, d + 1], casting="same_kind")
             return _exp_nonpositive(left @ right)
@@ -349,6 +356,8 @@ class Chi2(Kernel):
         gamma = self.params["gamma"]
 
         def distances_to(rows, others):
+            if not len(rows):  # which scikit-learn refuses
+                return np.empty((0, len(others)), rows.dtype)
             return -additive_chi2_kernel(np.maximum(rows, 0), others)
 
         if is_sparse(landmarks):

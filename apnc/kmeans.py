@@ -242,7 +242,7 @@ def refill(centroids: np.ndarray, empty: np.ndarray, sample: np.ndarray, metric:
         distance = distances_to(sample, others[labels[0]], metric)
     else:
         distance = np.full(len(sample), np.inf)
-    smallest = 1e-6 * max(1e-30, float(np.abs(sample).max(initial=0.0)))
+    smallest = _resolution(sample, metric)
     for moved, j in enumerate(empty):
         row = int(distance.argmax())
         if distance[row] <= smallest:
@@ -250,6 +250,17 @@ def refill(centroids: np.ndarray, empty: np.ndarray, sample: np.ndarray, metric:
         centroids[j] = sample[row]
         distance = np.minimum(distance, distances_to(sample, sample[row][None], metric))
     return len(empty)
+
+
+def _resolution(y, metric):
+    """Return the distance below which `closest` may take two points for one: its expanded form loses half the digits.
+
+    A centroid put on a row nearer than that to another one may win no row, and would be moved again for ever.
+    """
+    eps = np.finfo(y.dtype).eps
+    if metric == "l1":
+        return 8 * eps * float(np.abs(y).sum(axis=1).max(initial=0.0))
+    return float(np.sqrt(8 * eps * np.einsum("ij,ij->i", y, y, dtype=np.float64).max(initial=0.0)))
 
 
 def numbered(centroids: np.ndarray, sample: np.ndarray, metric: str) -> np.ndarray:

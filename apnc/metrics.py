@@ -90,7 +90,7 @@ def read_truth(path) -> np.ndarray:
         return np.array([line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()])
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path}: not a list of classes ({error})") from None
 
 

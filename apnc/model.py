@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from apnc.scaling import Scaler
 from apnc.settings import Settings
 
 FORMAT_VERSION = 1
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error)
 
 
 @dataclass
@@ -130,7 +132,11 @@ class Model:
         InputError
             If the file is not such a file, or of an unknown version.
         """
-        return cls.from_dict(load_npz(path, "model"))
+        found = load_npz(path, "model")
+        try:
+            return cls.from_dict(found)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}: not a model file written by apnc ({error!r})") from None
 
 
 def save_npz(path, values: dict) -> None:
@@ -172,16 +178,17 @@ def load_npz(path, what: str) -> dict:
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            out = json.loads(str(file["header"]))
+            out = dict(json.loads(str(file["header"])))
             arrays = {name: file[name] for name in file.files if name != "header"}
+        for name, value in out.items():
+            if isinstance(value, dict) and set(value) == {"csr"}:
+                from scipy.sparse import csr_matrix
+
+                parts = tuple(arrays.pop(f"{name}.{part}") for part in ("data", "indices", "indptr"))
+                out[name] = csr_matrix(parts, shape=value["csr"])
+        return out | arrays
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such {what} file") from None
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, IndexError, zipfile.BadZipFile) as error:
+    # TypeError: np.load of a plain .npy; RuntimeError, zlib.error: flags and methods that zipfile does not know
+    except (OSError, ValueError, TypeError, LookupError, EOFError, AttributeError, RuntimeError, *ZIP_ERRORS) as error:
         raise InputError(f"{path}: not a {what} file written by apnc ({error})") from None
-    for name, value in out.items():
-        if isinstance(value, dict) and set(value) == {"csr"}:
-            from scipy.sparse import csr_matrix
-
-            parts = tuple(arrays.pop(f"{name}.{part}") for part in ("data", "indices", "indptr"))
-            out[name] = csr_matrix(parts, shape=value["csr"])
-    return out | arrays

@@ -243,8 +243,10 @@ def column_statistics(x) -> dict:
     if is_sparse(x):
         data = x.data.astype(np.float64)
         mean = np.bincount(x.indices, data, d) / n
-        m2 = np.maximum(np.bincount(x.indices, data * data, d) - n * mean * mean, 0)
-        full = np.bincount(x.indices, minlength=d) == n
+        stored = np.bincount(x.indices, minlength=d)
+        # from differences: Σx² − n·mean² has no digit left where the spread is small against the mean
+        m2 = np.bincount(x.indices, np.square(data - mean[x.indices]), d) + (n - stored) * mean * mean
+        full = stored == n
         low, high = np.full(d, np.inf), np.full(d, -np.inf)
         np.minimum.at(low, x.indices, data)
         np.maximum.at(high, x.indices, data)
@@ -260,7 +262,8 @@ def column_statistics(x) -> dict:
     # the rounding of the mean to the dtype of x is taken out again: Σ(x−c)² − n(mean−c)²
     shift = mean - mean.astype(x.dtype)
     m2 = np.einsum("ij,ij->j", centred, centred, dtype=np.float64) - n * shift * shift
-    return {"count": n, "mean": mean, "m2": np.maximum(m2, 0), "min": x.min(axis=0), "max": x.max(axis=0)}
+    low, high = (bound.astype(np.float64) for bound in (x.min(axis=0), x.max(axis=0)))
+    return {"count": n, "mean": mean, "m2": np.maximum(m2, 0), "min": low, "max": high}
 
 
 def merge_statistics(a: dict, b: dict) -> dict:

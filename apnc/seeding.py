@@ -55,6 +55,12 @@ def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1)
         return _lloyd(whole, centroids)
 
 
+def settled_objective(y, centroids, metric, weights=None, threads=1):
+    """Return the lowest Σ e² on the sample that Lloyd's iterations reach from given centroids (R, k, m)."""
+    with ThreadPoolExecutor(threads) as pool:
+        return float(_lloyd(_Blocks(y, weights, metric, pool), centroids)[1].min())
+
+
 def random_centroids(y, k, restarts, seed=0, weights=None):
     """Return k different sample rows for each of R starts, shape (R, k, m): the protocol of [EC]."""
     usable = np.arange(len(y)) if weights is None else np.flatnonzero(weights > 0)

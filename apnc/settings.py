@@ -76,6 +76,12 @@ class Settings:
     on_bad_row: str = "fail"
     dtype: str = "float32"
 
+    def __post_init__(self):
+        for f in fields(self):  # a grid search hands over NumPy's numbers, which JSON does not know
+            value = getattr(self, f.name)
+            if isinstance(value, np.generic):
+                setattr(self, f.name, value.item())
+
     def check(self) -> Settings:
         """Return the settings if every value is allowed.
 
@@ -110,8 +116,8 @@ class Settings:
         _one_of("init", self.init, ("sample", "random", "rows"))
         _one_of("on-bad-row", self.on_bad_row, ("fail", "skip"))
         _one_of("dtype", self.dtype, ("float32", "float64"))
-        if self.init == "rows" and len(self.init_rows) != self.k:
-            raise InputError(f"--init holds {len(self.init_rows)} rows, but -k is {self.k}")
+        if self.init == "rows" and len(self.init_rows or ()) != self.k:
+            raise InputError(f"--init holds {len(self.init_rows or ())} rows, but -k is {self.k}")
         if method.uses_kernel:
             make_kernel(self.kernel, self.kernel_params)
         return self

@@ -1,6 +1,6 @@
 """Naive float64 references, written from the papers' formulas with plain loops, never from the code under test.
 
-[EC] is Elgohary et al. 2014, Embed and Conquer. Everything here costs O(n²) or more and is meant for a few hundred rows.
+[EC] is Elgohary et al. 2014, Embed and Conquer. Everything costs O(n²) or more: meant for a few hundred rows.
 """
 
 from __future__ import annotations

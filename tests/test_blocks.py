@@ -103,7 +103,9 @@ def test_a_block_comes_back_whole_with_odd_texts_and_bad_rows(sparse):
 
 
 def test_a_block_without_rows_or_extras_comes_back_without_them():
-    back = Block.from_dict(from_line(to_line(Block("s", np.empty(0, np.int64), np.empty((0, 4), np.float32)).to_dict())))
+    back = Block.from_dict(
+        from_line(to_line(Block("s", np.empty(0, np.int64), np.empty((0, 4), np.float32)).to_dict()))
+    )
     assert back.x.shape == (0, 4) and back.x.dtype == np.float32 and back.n == 0
     assert back.ids is None and back.labels is None and back.weights is None and not back.rules and not len(back.bad)
 

@@ -4,13 +4,14 @@ import pickle
 import warnings
 
 import numpy as np
+import oracles
 import pytest
+from in_memory import block, fold_rows
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_digits
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import rbf_kernel
 
-import oracles
 from apnc.blocks import Block, pack, unpack
 from apnc.embed import OVERFLOW, EmbedMap, embed_map_from_dict
 from apnc.embeddings import embedding_from_dict, make_method
@@ -24,7 +25,6 @@ from apnc.kernels import make_kernel
 from apnc.kmeans import KMeansFold
 from apnc.scaling import Scaler
 from apnc.settings import Settings
-from in_memory import block, fold_rows
 
 
 def digits(n=400):
@@ -169,7 +169,9 @@ def test_distances_are_true_kernel_distances_where_all_rows_are_landmarks(name, 
     params |= {"rbf": {"sigma": 2.0}, "laplacian": {"sigma": 5.0}, "chi2": {"gamma": 0.2}}.get(name, {})
     matrix = oracles.kernel_matrix(name, x, x, **params)
     squares = np.add.outer(np.diag(matrix), np.diag(matrix)) - 2 * matrix
-    y = built(kind(x.astype(dtype)), landmarks=60, kernel=name, kernel_params=params)[0].transform(kind(x.astype(dtype)))
+    y = built(kind(x.astype(dtype)), landmarks=60, kernel=name, kernel_params=params)[0].transform(
+        kind(x.astype(dtype))
+    )
     found = ((y[:, None] - y[None]) ** 2).sum(axis=2)
     # eigenvalues under the cut of 1e-10 are missing
     np.testing.assert_allclose(found, squares, atol=1e-7 * np.abs(matrix).max())

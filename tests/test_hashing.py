@@ -1,10 +1,10 @@
 """Hashes: the same on any machine, uniform, and independent between seeds, purposes and sources."""
 
 import numpy as np
+import oracles
 import pytest
 from scipy.stats import chi2, kstest
 
-import oracles
 from apnc.hashing import generator, row_hashes
 
 
@@ -48,7 +48,8 @@ def test_another_seed_purpose_or_source_gives_unrelated_hashes(other):
 
 def test_generators_depend_on_seed_purpose_and_ordinal_only():
     draws = {
-        key: tuple(generator(*key).integers(2**62, size=2)) for key in [(0, "a"), (1, "a"), (0, "b"), (0, "a", 1), (0, "a", 1, 1)]
+        key: tuple(generator(*key).integers(2**62, size=2))
+        for key in [(0, "a"), (1, "a"), (0, "b"), (0, "a", 1), (0, "a", 1, 1)]
     }
     assert len(set(draws.values())) == len(draws)
     assert all(tuple(generator(*key).integers(2**62, size=2)) == value for key, value in draws.items())

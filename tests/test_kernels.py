@@ -3,13 +3,13 @@
 import warnings
 
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from sklearn.metrics import pairwise
 
-import oracles
 from apnc.distances import l1_distances
 from apnc.errors import InputError
 from apnc.kernels import (
@@ -38,14 +38,14 @@ EVERY = pytest.mark.parametrize("name", list(KERNELS))
 
 
 def rows_and_landmarks(seed=0, n=150, l=9, d=12):
-    """Return non-negative rows, more than one inner step of the sparse kernels, with zeros, zero rows and duplicates."""
+    """Return rows ≥ 0, more than one inner step of the sparse kernels, with zeros, zero rows and duplicates."""
     rng = np.random.default_rng(seed)
     x = rng.gamma(1.0, 1.0, (n, d)) * (rng.random((n, d)) < 0.4)
     x[3] = 0
     landmarks = x[::16][:l].copy()
     landmarks[1] = 0
     landmarks[2] = landmarks[0]
-    # halves of float32's digits: the same numbers in both precisions
+    # the same numbers in both precisions
     return x.astype(np.float32).astype(np.float64), landmarks.astype(np.float32).astype(np.float64)
 
 
@@ -178,7 +178,9 @@ def test_zero_over_zero_is_zero_in_chi2():
         x = np.array([[0.0, 0.0], [0.0, 2.0]])
         expected = [[1.0, np.exp(-0.4 * 2)], [np.exp(-0.4 * 2), 1.0]]
         for kind in (np.asarray, csr_matrix):
-            np.testing.assert_allclose(make_kernel("chi2", PARAMS["chi2"]).prepare(kind(x), np.float64)(kind(x)), expected)
+            np.testing.assert_allclose(
+                make_kernel("chi2", PARAMS["chi2"]).prepare(kind(x), np.float64)(kind(x)), expected
+            )
 
 
 @pytest.mark.parametrize("kind", [np.asarray, csr_matrix])

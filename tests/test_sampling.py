@@ -1,13 +1,16 @@
 """The sample: the rows of smallest hash whatever the splits, with the statistics of all rows."""
 
+from itertools import pairwise
+
 import numpy as np
+import oracles
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_memory import block, sample_of
 from scipy.sparse import csr_matrix
 from scipy.stats import chi2
 
-import oracles
 from apnc.blocks import KEPT_PROBLEMS, Block, from_line, pack, to_line, unpack
 from apnc.embeddings import make_method
 from apnc.hashing import row_hashes
@@ -25,7 +28,6 @@ from apnc.sampling import (
     stack_rows,
 )
 from apnc.settings import Settings
-from in_memory import block, sample_of
 
 quick = settings(max_examples=40, deadline=None)
 SOURCES = {"b/part-1.csv": 70, "a.csv": 150, "é,\n": 33, "one": 1}
@@ -51,7 +53,7 @@ def blocks_of(rows, cuts, weights=None):
     for source, x in rows.items():
         n = x.shape[0]
         edges = [0, *sorted(cuts.integers(0, n + 1, cuts.integers(0, 6)).tolist()), n]
-        for a, b in zip(edges, edges[1:], strict=False):
+        for a, b in pairwise(edges):
             w = None if weights is None else weights[source][a:b]
             out.append(Block(source, offsets_of(source, n)[a:b], x[a:b], weights=w))
     return out
@@ -143,7 +145,9 @@ def test_many_rows_are_cut_down_on_the_way():
     for first in range(0, 60_000, 1000):
         fold.accumulate(state, block(np.zeros((1000, 1)), first=first))
         assert sum(len(r["hash"]) for r in state["sample"]["rows"]) <= 2 * 100 + 4096
-    assert fold.finish(state).offsets.tolist() == [o for _, o in oracles.sample(0, [("array", i) for i in range(60_000)], 100)]
+    assert fold.finish(state).offsets.tolist() == [
+        o for _, o in oracles.sample(0, [("array", i) for i in range(60_000)], 100)
+    ]
     assert len(fold.seal(state["sample"])["row.hash"]) == 100, "no more than the sample is shipped"
 
 

@@ -3,11 +3,11 @@
 import warnings
 
 import numpy as np
+import oracles
 import pytest
 from scipy.sparse import csr_matrix
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler, normalize
 
-import oracles
 from apnc.sampling import column_statistics, merge_statistics
 from apnc.scaling import SCALES, Scaler
 

@@ -15,6 +15,9 @@ from apnc.hashing import generator
 from apnc.kernels import is_sparse, make_kernel, nearest_name
 from apnc.landmarks import choose_landmarks
 
+NOISE = 1e-4  # of the embedding's variance: more of float32 rounding is answered with float64
+NOISE_ROWS = 256  # of the sample, on which it is measured
+
 
 class Method(ABC):
     """One member of the family."""
@@ -106,6 +109,8 @@ class _Landmarks(Method):
             facts.append(spectrum.describe() | {"landmarks": block.shape[0], "dim": len(r)})
         dtype = np.float64 if kernel.needs_float64(x) else settings.dtype
         embedding = KernelEmbedding(kernel, blocks, coefficients, self.metric, dtype)
+        if embedding.dtype == np.float32 and _is_noisy(embedding, x[:NOISE_ROWS]):
+            embedding = embedding.with_dtype(np.float64)
         self.tell(embedding.dim, dims, facts, settings)
         return embedding, {"kernel": kernel.to_dict(), "blocks": facts, "dim": embedding.dim, "landmarks": total}
 
@@ -151,6 +156,14 @@ class Stable(_Landmarks):
         spectrum = usable_spectrum(centre(matrix))
         t = min(max(1, round(settings.t_share * len(matrix))), len(matrix) - 1)
         return stable_coefficients(spectrum, m, total_m, t, generator(settings.seed, "stable", b)), spectrum
+
+
+def _is_noisy(embedding, rows) -> bool:
+    """Return whether float32 rounding of κ, which R divides by √λ, moves rows by over 1 % of their spread."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact = embedding.with_dtype(np.float64).transform(rows)
+        noise = np.square(embedding.transform(rows) - exact).sum()
+        return bool(noise > NOISE * np.square(exact - exact.mean(axis=0)).sum())
 
 
 def split_evenly(total: int, parts: int) -> list[int]:

@@ -40,4 +40,5 @@ def stable_coefficients(spectrum: Spectrum, m: int, total_m: int, t: int, rng: n
     indicators = np.zeros((m, l))
     np.put_along_axis(indicators, rng.random((m, l)).argsort(axis=1)[:, :t], 1.0, axis=1)
     scale = np.sqrt(np.pi / 2) / total_m * np.sqrt(l * (l - 1) / (t * (l - t)))
-    return scale * ((indicators @ vectors / np.sqrt(spectrum.values)) @ vectors.T)
+    r = scale * ((indicators @ vectors / np.sqrt(spectrum.values)) @ vectors.T)
+    return r - r.mean(axis=1)[:, None]  # R e = 0 also where rounding of a nearly constant K has tilted the vectors
