@@ -5,17 +5,21 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= demo-output
 ARGS ?=
+HADOOP_ARGS ?=
 
 bin := $(VENV)/bin
 pip := $(bin)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format clean
+.PHONY: help demo test test-hadoop hadoop-up hadoop-down lint format clean
 
 help:
 	@echo 'make demo     cluster two real samples and score the result'
 	@echo 'make test     run the quick test suite        (ARGS="-k kernels -x": arguments for pytest)'
+	@echo 'make test-hadoop  run the tests on a real Hadoop, started for them; needs Java and Maven'
+	@echo 'make hadoop-up    start a Hadoop on this machine and print what to export (HADOOP_ARGS="--folder DIR")'
+	@echo 'make hadoop-down  end it'
 	@echo 'make lint     check style and formatting'
 	@echo 'make format   repair what can be repaired of it'
 	@echo 'make clean    remove the virtual environment and everything built'
@@ -43,7 +47,13 @@ demo: $(VENV)/installed
 	@echo 'Models: $(DEMO)/digits/model.npz   $(DEMO)/breast_cancer/model.npz'
 
 test: $(VENV)/installed-test
-	$(bin)/python -m pytest $(ARGS)
+	$(bin)/python -m pytest -n auto $(ARGS)
+
+test-hadoop: $(VENV)/installed-test
+	$(bin)/python -m pytest -m hadoop tests/hadoop $(ARGS)
+
+hadoop-up hadoop-down:
+	@$(PYTHON) -m tests.hadoop.cluster $(@:hadoop-%=%) $(HADOOP_ARGS)
 
 lint: $(VENV)/installed-test
 	$(bin)/ruff check .

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import apnc
@@ -22,7 +23,7 @@ in passes that exchange only sums and counts ("Embed and Conquer", 2014).
   apnc predict out/model.npz new.csv -o new-labels.csv
   apnc evaluate out/labels.csv classes.txt    NMI, ARI, accuracy, purity
 """
-EXIT_STATUS = "Exit status: 0 done; 2 bad arguments or input; 3 a stage failed; 130 or 143 interrupted."
+EXIT_STATUS = "Exit status: 0 done; 2 bad arguments or input; 3 a stage failed;\n130 or 143 interrupted."
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,15 +50,20 @@ def main(argv=None) -> int:
     int
         0 done; 2 bad arguments or input; 3 a stage failed; 130 or 143 interrupted.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # κ and ℓ are more than some terminals have
     parser = _parser()
     arguments = parser.parse_args(argv)
-    previous = signal.getsignal(signal.SIGTERM)
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: _tell(f"warning: {message}")
         warnings.simplefilter("ignore")
-        warnings.filterwarnings("once", category=UserWarning, module="apnc")
+        warnings.filterwarnings("once", category=UserWarning, module="apnc|mr_jobs")
         try:
-            signal.signal(signal.SIGTERM, _raise_terminated)
+            for number, handler in previous.items():
+                if handler is not signal.SIG_IGN:
+                    signal.signal(number, _interrupt)
             arguments.run(arguments)
             return 0
         except ApncError as error:
@@ -70,16 +76,23 @@ def main(argv=None) -> int:
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
+        except (OSError, MemoryError) as error:  # a full disk, an input that is gone
+            _tell(f"apnc {arguments.command}: {str(error) or type(error).__name__}")
+            return StageError.exit_status
         finally:
-            signal.signal(signal.SIGTERM, previous)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
-def _raise_terminated(*_):
-    raise _Terminated
+def _interrupt(number, _):
+    for other in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(other, signal.SIG_IGN)  # what follows is tidying up, which a second one must not break off
+    raise KeyboardInterrupt if number == signal.SIGINT else _Terminated
 
 
 def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)
 
 
 def _parser():
@@ -109,6 +122,7 @@ def _parser():
         options.add_method,
         options.add_kmeans,
         options.add_runner,
+        options.add_collect,
         description="Cluster the rows of files. Writes labels.csv, model.npz and run.json to a new folder.",
         epilog=EXIT_STATUS,
     )
@@ -150,39 +164,46 @@ def _cluster(arguments):
 
     settings = options.settings_from(arguments)
     data = options.described_input(arguments)
-    folder = OutputFolder(arguments.output, arguments.overwrite, arguments.resume)
     run = Run(settings, data.estimated_rows(), data.spec.width)
+    folder = OutputFolder(arguments.output, arguments.overwrite, arguments.resume)
     try:
-        folder.begin(run, data.fingerprint())
-        with options.engine_for(arguments, data, folder.partial) as engine:
-            summary = _whole_run(run, data, engine, folder)
+        folder.begin(run, data)
+        with options.engine_for(arguments, data, folder.partial, state=folder.partial / "hadoop.json") as engine:
+            run.embedded = run.model is not None and engine.embedded
+            if run.model is not None:
+                data.spec.width = run.model.width
+            summary, labels = _whole_run(run, data, engine, folder, arguments.collect)
         folder.commit()
     except (KeyboardInterrupt, _Terminated):
-        if run.model is None:
+        if folder.reached:
+            _tell(f"interrupted; go on with --resume (what was reached is in {folder.partial})")
+        else:
             folder.discard()
             _tell("interrupted; nothing was kept")
-        else:
-            _tell(f"interrupted; go on with --resume (what was reached is in {folder.partial})")
         raise
-    except StageError:
-        if run.model is None:
-            folder.discard()
-        else:
+    except (StageError, OSError, MemoryError):
+        if folder.reached:
             _tell(f"what was reached is kept in {folder.partial}; --resume goes on from there")
+        else:
+            folder.discard()
         raise
     except BadRows as error:
         folder.discard()
         raise InputError(explained(error.problems, error.rules, data)) from None
     except BaseException:
-        folder.discard()
+        if not arguments.resume:
+            folder.discard()
         raise
     for line in summary:
         print(line)
-    print(f"labels: {arguments.output}/labels.csv   model: {arguments.output}/model.npz")
+    print(f"labels: {labels or f'{arguments.output}/labels.csv'}   model: {arguments.output}/model.npz")
 
 
-def _whole_run(run, data, engine, folder):
-    """Train, label and write everything into the partial folder; return the lines that sum it up."""
+def _whole_run(run, data, engine, folder, collect):
+    """Train, label and write everything into the partial folder.
+
+    Returns the lines that sum it up, and where the labels are if they did not come home.
+    """
     from apnc import runs
     from apnc.kmeans import AssignMap
     from apnc.labels import LabelWriter
@@ -200,17 +221,22 @@ def _whole_run(run, data, engine, folder):
 
         listener.finished = finished
         model = train(run, engine, listener)
+        model.facts["index_base"] = data.spec.index_base
         listener.stage("assign")
-        with open(folder.partial / runs.LABELS, "wb") as file:
-            writer = LabelWriter(file, data.spec.id_column is not None, model.embedding.dtype)
-            for block in engine.labels(AssignMap(model.centroids[0], model.metric), listener):
-                writer.write(block)
+        assign, labels = AssignMap(model.centroids[0], model.metric), None
+        if engine.keeps_labels and not collect:
+            writer, labels = engine.keep_labels(assign, listener)
+        else:
+            with open(folder.partial / runs.LABELS, "wb") as file:
+                writer = LabelWriter(file, data.spec.id_column is not None, model.embedding.dtype)
+                for block in engine.labels(assign, listener):
+                    writer.write(block)
     if writer.rules and run.settings.on_bad_row == "fail":
         raise InputError(runs.explained(writer.problems, writer.rules, data))
     model.save(folder.partial / runs.MODEL)
-    facts = writer.facts()
+    facts = writer.facts() | ({"labels": labels} if labels else {}) | engine.report()
     (folder.partial / runs.REPORT).write_text(json.dumps(runs.report(run, data, facts), indent=2) + "\n")
-    return _summary(run, model, writer, facts)
+    return _summary(run, model, writer, facts), labels
 
 
 def _summary(run, model, writer, facts):
@@ -261,9 +287,19 @@ def _predict(arguments):
     from apnc.runs import explained
 
     output = Path(arguments.output)
-    if output.exists() and not arguments.overwrite:
+    try:
+        taken, regular = output.exists(), output.is_file()
+    except OSError as error:
+        raise InputError(f"-o {output}: cannot be written ({error.strerror})") from None
+    if taken and not regular:
+        raise InputError(f"-o {output}: is not a file, and would be replaced by one")
+    if taken and not arguments.overwrite:
         raise InputError(f"-o {output}: exists already; choose another file or add --overwrite")
     model = Model.load(arguments.model)
+    if not model.done:
+        raise InputError(f"{arguments.model}: its k-means passes are not over")
+    if arguments.index_base == "auto" and "index_base" in model.facts:
+        arguments.index_base = model.facts["index_base"]
     data = options.described_input(arguments)
     if data.spec.width not in (None, model.width) and not data.spec.sparse:
         raise InputError(
@@ -287,7 +323,8 @@ def _predict(arguments):
     except OSError as error:
         raise InputError(f"-o {output}: cannot be written ({error.strerror})") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
     if writer.rules:
         _tell(f"warning: {sum(writer.rules.values())} bad rows were skipped")
     print(f"{writer.rows} rows labelled: {output}")

@@ -126,6 +126,8 @@ def _start(model, rows, weights, threads):
         raise InputError("the embedding of the sample is not finite: the values are too large, scale the data")
     if settings.init == "rows":
         given = np.asarray(settings.init_rows, np.float64)
+        if model.sparse and given.ndim == 2 and given.shape[1] < model.width:  # svmlight leaves zeros out
+            given = np.pad(given, ((0, 0), (0, model.width - given.shape[1])))
         if given.ndim != 2 or given.shape[1] != model.width:
             raise InputError(f"--init rows have {given.shape[-1]} values, the input has {model.width} features")
         if model.sparse:

@@ -239,8 +239,14 @@ class RBF(Kernel):
             if self.params["sigma"] != "auto":
                 raise InputError("kernel rbf takes sigma or gamma, not both")
             self._positive("gamma")
+            given = f"gamma={self.params['gamma']:g}"
             self.params = {"sigma": float(1.0 / np.sqrt(2.0 * self.params["gamma"])), "gamma": None}
-        self._positive("sigma")
+        else:
+            self._positive("sigma")
+            given = f"sigma={_show(self.params['sigma'])}"
+        sigma = self.params["sigma"]
+        if isinstance(sigma, float) and (sigma == 0 or sigma * sigma == np.inf):
+            raise InputError(f"kernel parameter {given} is beyond the range of numbers")
 
     def _automatic_value(self, name, sample):
         return _not_zero(mean_distance(sample[:SIGMA_ROWS]), self.name)

@@ -4,16 +4,97 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from dataclasses import asdict
 
 import numpy as np
 
-from apnc.blocks import KEPT_PROBLEMS, Block
+from apnc.blocks import KEPT_PROBLEMS, Block, Problem
 from apnc.errors import InputError
 
 SPECIAL = set('",\r\n')
 
 
-class LabelWriter:
+class LabelFacts:
+    """What blocks of (cluster, distance) add to run.json. Those of several tasks can be put together.
+
+    Attributes
+    ----------
+    rows : int
+    squares : float
+        Σ distance², the objective of the labels.
+    counts : ndarray of int64
+        Rows per cluster, as far as clusters have been seen.
+    contingency : Counter
+        Rows per (cluster, label) where blocks have labels.
+    rules, problems
+        Of the bad rows met.
+    """
+
+    def __init__(self):
+        self.rows, self.squares = 0, 0.0
+        self.counts = np.zeros(0, np.int64)
+        self.contingency: Counter = Counter()
+        self.rules: Counter = Counter()
+        self.problems: list = []
+
+    def add(self, block: Block) -> None:
+        """Take a block into account."""
+        self.rules += block.rules
+        self.problems = (self.problems + block.problems)[:KEPT_PROBLEMS]
+        if not block.n:
+            return
+        clusters = block.x[:, 0].astype(np.int64)
+        distances = block.x[:, 1]
+        self.rows += block.n
+        self.squares += float(distances @ distances)
+        self._add_counts(np.bincount(clusters))
+        if block.labels is not None:
+            self.contingency.update(zip(clusters.tolist(), block.labels, strict=True))
+
+    def merge(self, other: LabelFacts) -> None:
+        """Take what another has seen into account."""
+        self.rows += other.rows
+        self.squares += other.squares
+        self._add_counts(other.counts)
+        self.contingency += other.contingency
+        self.rules += other.rules
+        self.problems = (self.problems + other.problems)[:KEPT_PROBLEMS]
+
+    def _add_counts(self, counts):
+        width = max(len(self.counts), len(counts))
+        self.counts = sum(np.pad(c, (0, width - len(c))) for c in (self.counts, counts))
+
+    def to_dict(self) -> dict:
+        """Return it as JSON values."""
+        return {
+            "rows": self.rows,
+            "squares": self.squares,
+            "counts": self.counts.tolist(),
+            "contingency": [[cluster, label, n] for (cluster, label), n in self.contingency.items()],
+            "rules": dict(self.rules),
+            "problems": [asdict(p) for p in self.problems],
+        }
+
+    @classmethod
+    def from_dict(cls, d: dict) -> LabelFacts:
+        facts = cls()
+        facts.rows, facts.squares = d["rows"], d["squares"]
+        facts.counts = np.array(d["counts"], np.int64)
+        facts.contingency = Counter({(cluster, label): n for cluster, label, n in d["contingency"]})
+        facts.rules, facts.problems = Counter(d["rules"]), [Problem(**p) for p in d["problems"]]
+        return facts
+
+    def facts(self) -> dict:
+        """Return what the labels add to run.json."""
+        found = {"objective": self.squares, "cluster_sizes": self.counts.tolist(), "bad_rows": dict(self.rules)}
+        if self.contingency:
+            from apnc.metrics import contingency_table, scores
+
+            found["scores"] = scores(contingency_table(self.contingency))
+        return found
+
+
+class LabelWriter(LabelFacts):
     """Writes blocks of (cluster, distance) as ``source,row,cluster,distance``, or ``id,cluster,distance``.
 
     Row numbers count the data records of each source, bad ones included; bad rows themselves are left out.
@@ -24,49 +105,24 @@ class LabelWriter:
     with_ids : bool
     dtype : dtype
         Of the distances: float32 ones are written with the digits they have.
-
-    Attributes
-    ----------
-    rows : int
-        Lines written, the header apart.
-    squares : float
-        Σ distance², the objective of the labels written.
-    counts : ndarray of int64
-        Rows per cluster, as far as clusters have been seen.
-    contingency : Counter
-        Rows per (cluster, label) where blocks have labels.
-    rules, problems
-        Of the bad rows met.
     """
 
     def __init__(self, file, with_ids=False, dtype=np.float32):
+        super().__init__()
         self._file, self._with_ids, self._dtype = file, with_ids, np.dtype(dtype)
         self._source, self._next_row = None, 0
-        self.rows, self.squares = 0, 0.0
-        self.counts = np.zeros(0, np.int64)
-        self.contingency: Counter = Counter()
-        self.rules: Counter = Counter()
-        self.problems: list = []
         file.write(b"id,cluster,distance\n" if with_ids else b"source,row,cluster,distance\n")
 
     def write(self, block: Block) -> None:
         """Write a block whose x has the columns cluster and distance; blocks come in input order."""
         import pyarrow as pa
 
-        self.rules += block.rules
-        self.problems = (self.problems + block.problems)[:KEPT_PROBLEMS]
+        self.add(block)
         numbers = self._row_numbers(block)
         if not block.n:
             return
         clusters = block.x[:, 0].astype(np.int64)
         distances = block.x[:, 1]
-        self.rows += block.n
-        self.squares += float(distances @ distances)
-        counts = np.bincount(clusters, minlength=len(self.counts))
-        counts[: len(self.counts)] += self.counts
-        self.counts = counts
-        if block.labels is not None:
-            self.contingency.update(zip(clusters.tolist(), block.labels, strict=True))
         if self._with_ids:
             columns = {"id": pa.array(block.ids, pa.string())}
         else:
@@ -75,15 +131,6 @@ class LabelWriter:
         columns |= {"cluster": clusters, "distance": distances.astype(self._dtype)}
         texts = block.ids if self._with_ids else [block.source]
         self._file.write(csv_lines(columns, plain=not any(SPECIAL.intersection(t) for t in texts)))
-
-    def facts(self) -> dict:
-        """Return what the labels add to run.json."""
-        found = {"objective": self.squares, "cluster_sizes": self.counts.tolist(), "bad_rows": dict(self.rules)}
-        if self.contingency:
-            from apnc.metrics import contingency_table, scores
-
-            found["scores"] = scores(contingency_table(self.contingency))
-        return found
 
     def _row_numbers(self, block):
         if block.source != self._source:

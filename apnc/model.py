@@ -134,7 +134,10 @@ class Model:
         """
         found = load_npz(path, "model")
         try:
-            return cls.from_dict(found)
+            model = cls.from_dict(found)
+            if model.centroids.ndim != 3 or model.centroids.shape[2] != model.embedding.dim:
+                raise TypeError(f"centroids of shape {model.centroids.shape}")
+            return model
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: not a model file written by apnc ({error!r})") from None
 

@@ -85,14 +85,34 @@ def add_kmeans(parser):
 def add_runner(parser):
     """Add the options that say where passes run."""
     group = parser.add_argument_group("where it runs")
-    group.add_argument("--runner", default="in-process", metavar="NAME", help="in-process (default), inline or local")
-    group.add_argument("--splits", type=int, metavar="N", help="inline, local: number of map tasks")
+    group.add_argument(
+        "--runner", default="in-process", metavar="NAME", help="in-process (default), inline, local or hadoop"
+    )
+    group.add_argument("--splits", type=int, metavar="N", help="number of map tasks, unless in-process")
     group.add_argument(
         "--memory", type=int, default=256, metavar="MIB", help="in-process: embedding kept in memory (256)"
     )
+    group = parser.add_argument_group("on a Hadoop cluster")
+    group.add_argument("--hadoop-bin", metavar="FILE", help="the hadoop command (on PATH or in HADOOP_HOME)")
+    group.add_argument("--streaming-jar", metavar="FILE", help="Hadoop's streaming jar (where distributions have it)")
+    group.add_argument("--python-bin", default="python3", metavar="FILE", help="the interpreter on the nodes (python3)")
+    group.add_argument(
+        "--jobconf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Hadoop's; repeatable"
+    )
+    group.add_argument("--work-dir", metavar="URI", help="folder on HDFS for the run's files (tmp/apnc)")
+    group.add_argument(
+        "--intermediate-replication", type=int, metavar="N", help="copies of each block of the embedding (2)"
+    )
 
 
-def engine_for(options, data, folder, embedding=None):
+def add_collect(parser):
+    """Add the option that brings labels home."""
+    parser.add_argument(
+        "--collect", action="store_true", help="hadoop: bring labels.csv home, else labels stay on HDFS"
+    )
+
+
+def engine_for(options, data, folder, embedding=None, state=None):
     """Return the engine that parsed options name.
 
     Parameters
@@ -103,16 +123,45 @@ def engine_for(options, data, folder, embedding=None):
         For what the engine keeps while it runs.
     embedding : path-like, optional
         Folder in which the embedding is kept for later commands.
+    state : path-like, optional
+        File that tells where on a cluster the run is, so that it can be gone on with.
     """
+    for name, least in (("splits", 1), ("memory", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise InputError(f"--{name} {value} must be at least {least}")
+    if options.runner == "hadoop":
+        from apnc.engines.hadoop import HadoopEngine
+
+        return HadoopEngine(data, hadoop_options(options), options.splits, state, keep=embedding is not None)
     if options.runner == "in-process":
         from apnc.engines.in_process import InProcessEngine
 
         return InProcessEngine(data, options.memory << 20, folder, embedding=embedding)
     if options.runner not in ("inline", "local"):
-        raise nearest_name("runner", options.runner, ("in-process", "inline", "local"))
+        raise nearest_name("runner", options.runner, ("in-process", "inline", "local", "hadoop"))
     from apnc.engines.mapreduce import MapReduceEngine
 
     return MapReduceEngine(data, options.runner, folder, options.splits, embedding=embedding)
+
+
+def hadoop_options(options):
+    """Return what parsed options say about a cluster."""
+    from apnc.hadoop_settings import parsed_jobconf
+    from mr_jobs.cluster import HadoopOptions
+
+    for name in ("splits", "intermediate_replication"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise InputError(f"--{name.replace('_', '-')} {value} must be at least 1")
+    return HadoopOptions(
+        options.hadoop_bin,
+        options.streaming_jar,
+        options.python_bin,
+        parsed_jobconf(options.jobconf),
+        options.work_dir,
+        options.intermediate_replication,
+    )
 
 
 def described_input(options):
@@ -147,13 +196,19 @@ def _name_and_value(text):
 
 
 def _init_rows(path):
-    if not Path(path).exists():
+    if not path or not Path(path).exists():
         raise InputError(f"--init {path}: there is no such file; sample, random or a file of K rows is needed")
-    data = describe([path])
+    try:
+        data = describe([path])
+    except InputError as error:
+        raise InputError(f"--init {error}") from None
     rows = []
     for unit in data.units(1 << 20):
         for block in data.blocks(unit, 1 << 14):
             if block.rules:
                 raise InputError(f"--init {explained(block.problems, block.rules, data)}")
             rows += (block.x.toarray() if data.spec.sparse else block.x).tolist()
+    if data.spec.sparse:  # a block is as wide as it needs to be
+        width = max(map(len, rows), default=0)
+        rows = [row + [0.0] * (width - len(row)) for row in rows]
     return rows

@@ -26,6 +26,7 @@ class TerminalListener(Listener):
         self._rows = estimated_rows
         self._detail = ""
         self._passes = 0
+        self._place = ""
         self._progress = Progress(
             TextColumn("{task.description:<10}"),
             BarColumn(bar_width=None),
@@ -58,6 +59,22 @@ class TerminalListener(Listener):
         # the first estimate of the number of rows is on the low side
         self._progress.update(self._task, completed=reached, total=max(reached, self._rows))
 
+    def application(self, name):
+        self._place = f"{self._progress.tasks[-1].fields['detail']} {name}".strip()
+        self._progress.update(self._task, detail=self._place)
+
+    def percent(self, mapped, reduced):
+        # a cluster tells of rows only when a pass is over
+        self._progress.update(
+            self._task,
+            total=self._rows,
+            completed=self._rows * mapped // 100,
+            detail=f"{self._place} map {mapped}% reduce {reduced}%",
+        )
+
+    def told(self, message):
+        self._progress.console.print(message, markup=False, highlight=False)
+
     def finished(self, run, stage):
         model = run.model
         if model is not None:
@@ -68,10 +85,13 @@ class TerminalListener(Listener):
 
 def listener_for(estimated_rows: int):
     """Return the listener that suits stderr, as a context manager."""
-    return TerminalListener(estimated_rows) if sys.stderr.isatty() else _Silent()
+    return TerminalListener(estimated_rows) if sys.stderr is not None and sys.stderr.isatty() else _Silent()
 
 
 class _Silent(Listener):
+    def told(self, message):
+        print(message, file=sys.stderr, flush=True)
+
     def __enter__(self):
         return self
 

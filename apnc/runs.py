@@ -39,8 +39,16 @@ class OutputFolder:
     """
 
     def __init__(self, path, overwrite=False, resume=False):
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(os.path.realpath(path))  # a link stays a link to the result
+        if not path or not self.path.name:
+            raise InputError(f"-o {path}: the name of a folder is needed")
         self.partial = self.path.with_name(self.path.name + ".partial")
+        try:
+            os.stat(self.partial)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            raise InputError(f"-o {path}: cannot make the folder ({error.strerror})") from None
         if self.path.exists():
             self._check_in_the_way(path, overwrite)
         if self.partial.exists() and not self.partial.is_dir():
@@ -68,8 +76,9 @@ class OutputFolder:
 
     def commit(self) -> None:
         """Put the finished folder in its place."""
-        for name in (STATE, START, PASSES):
-            (self.partial / name).unlink(missing_ok=True)
+        for path in self.partial.iterdir():  # what it takes to go on, and what a killed process left
+            if path.name not in (LABELS, MODEL, REPORT):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         old = None
         if self.path.exists():
             old = self.path.with_name(self.path.name + ".replaced")
@@ -83,7 +92,12 @@ class OutputFolder:
         """Remove what was begun."""
         shutil.rmtree(self.partial, ignore_errors=True)
 
-    def begin(self, run: Run, fingerprint: list) -> None:
+    @property
+    def reached(self) -> bool:
+        """Whether there is something to go on with."""
+        return (self.partial / START).exists()
+
+    def begin(self, run: Run, data) -> None:
         """Write down what the run is; when it goes on after a stop, take up what was reached.
 
         Raises
@@ -91,14 +105,23 @@ class OutputFolder:
         InputError
             If parameters or input differ from those of the interrupted run.
         """
-        state = json.loads(json.dumps({"settings": run.settings.to_dict(), "input": fingerprint}))
+        state = {"settings": run.settings.to_dict(), "input": data.fingerprint(), "spec": asdict(data.spec)}
+        state = json.loads(json.dumps(state))
         path = self.partial / STATE
         if not path.exists():
-            path.write_text(json.dumps(state))
+            fresh = path.with_name(f".{STATE}")
+            fresh.write_text(json.dumps(state))
+            fresh.replace(path)
             return
-        before = json.loads(path.read_text())
-        if before["input"] != state["input"]:
+        try:
+            before = json.loads(path.read_text())
+            same = {name: before[name] == state[name] for name in state}
+        except (ValueError, TypeError, KeyError):
+            raise InputError(f"--resume: {path} is damaged; start again without --resume") from None
+        if not same["input"]:
             raise InputError("--resume: the input has changed since the interrupted run")
+        if not same["spec"]:
+            raise InputError("--resume: the input is read in another way than in the interrupted run")
         changed = [name for name, value in state["settings"].items() if before["settings"].get(name) != value]
         if changed:
             raise InputError(f"--resume: {changed[0]} differs from the interrupted run")

@@ -9,6 +9,7 @@ import numpy as np
 
 from apnc.errors import InputError
 from apnc.kernels import make_kernel, nearest_name
+from apnc.landmarks import SELECTIONS
 from apnc.scaling import SCALES
 
 SAMPLE_ROWS = 10_000
@@ -103,15 +104,14 @@ class Settings:
         if self.tol is not None:
             _number("tol", self.tol)
         if not 0 < self.t_share <= 0.9:
-            raise InputError(
-                f"--t-share {self.t_share:g} must be above 0 and at most 0.9 (at 1 R is zero)"
-            )
+            raise InputError(f"--t-share {self.t_share:g} must be above 0 and at most 0.9 (at 1 R is zero)")
         if self.tol is not None and not 0 <= self.tol < 1:
             raise InputError(f"--tol {self.tol:g} must be at least 0 and below 1")
         if self.dim is not None and self.dim < self.blocks:
             raise InputError(f"--dim {self.dim} is less than --blocks {self.blocks}")
         if self.landmarks < self.blocks:
             raise InputError(f"--landmarks {self.landmarks} is less than --blocks {self.blocks}")
+        _one_of("landmark-selection", self.landmark_selection, SELECTIONS)
         _one_of("scale", self.scale, SCALES)
         _one_of("init", self.init, ("sample", "random", "rows"))
         _one_of("on-bad-row", self.on_bad_row, ("fail", "skip"))

@@ -2,7 +2,7 @@
 
 Text is always quoted, as in csv, and distances have as many digits as bring the same number back. A bad row is a
 line of cluster -1 without distance; what was wrong with the bad rows of a block stands in a line ``#{json}`` before
-its rows.
+its rows. The last line of a shard, ``#{"facts": …}``, sums it up (`apnc.labels.LabelFacts`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from itertools import pairwise
 import numpy as np
 
 from apnc.blocks import Block, Problem
+from apnc.readers.files import open_file
 
 BAD = -1
 READ_BYTES = 4 << 20
+TAIL_BYTES = 1 << 14
+HEAD_BYTES = 1 << 12
 _COMMENT = re.compile(rb"^#.*\n?", re.MULTILINE)
 
 
@@ -92,6 +95,7 @@ def read(paths: Iterable[str | os.PathLike], sources=(), ids=False, labels=False
                     if note:
                         yield _noted(_nothing(note, ids, labels), note)
                     note, start = json.loads(comment[0][1:]), comment.end()
+                    note = note if "source" in note else None
         if note:
             yield _noted(_nothing(note, ids, labels), note)
 
@@ -101,10 +105,11 @@ def in_order(paths, sources=()) -> list:
     place = {source: i for i, source in enumerate(sources)}
     found = []
     for i, path in enumerate(paths):
-        with open(path, "rb") as file:
-            line = file.readline()
+        line = _first_line(path)
         if line.startswith(b"#"):
             note = json.loads(line[1:])
+            if "source" not in note:
+                continue
             source, offset = note["source"], note["offset"]
         elif line:
             source, offset = next(csv.reader([line.decode()]))[:2]
@@ -112,6 +117,38 @@ def in_order(paths, sources=()) -> list:
             continue
         found.append((place.get(source, len(place)), int(offset) if source in place else i, i, path))
     return [path for *_, path in sorted(found)]
+
+
+def _first_line(path):
+    with open_file(path) as file:
+        line, size = b"", HEAD_BYTES
+        while b"\n" not in line and (piece := file.pread(size, len(line))):
+            line, size = line + piece, 2 * size
+    return line.partition(b"\n")[0]
+
+
+def summary(facts) -> bytes:
+    """Return the last line of a shard, without its line feed."""
+    return b"#" + json.dumps({"facts": facts.to_dict()}).encode()
+
+
+def facts(paths: Iterable[str | os.PathLike]):
+    """Return what all shards sum up to, from their last lines: `apnc.labels.LabelFacts`."""
+    from apnc.labels import LabelFacts
+
+    total = LabelFacts()
+    for path in paths:
+        with open_file(path) as file:
+            size, wanted, tail = file.size, TAIL_BYTES, b""
+            while len(tail) < size:
+                wanted = min(size, 4 * wanted)
+                tail = file.pread(wanted, size - wanted)
+                if b"\n" in tail.rstrip():
+                    break
+        line = tail.rstrip().rpartition(b"\n")[2]
+        if line:
+            total.merge(LabelFacts.from_dict(json.loads(line[1:])["facts"]))
+    return total
 
 
 def _rows(data, ids, labels):

@@ -28,6 +28,7 @@ from apnc.readers.detect import Input, describe
 from apnc.sampling import Sample, SampleFold
 
 INPUT, SAMPLE, MODEL, EMBEDDING, SHARDS = "input.json", "sample.npz", "model.npz", "embedding", "labels"
+CLUSTER, ELSEWHERE = "hadoop.json", "hdfs.json"  # where the run is on a cluster; where its labels are
 
 
 def _folder(parser):
@@ -42,11 +43,12 @@ def _sample_arguments(parser):
 def sample(options) -> None:
     """Take the sample, and note down what the input is."""
     settings = opts.settings_from(options)
+    settings.k = settings.landmarks = 1  # coefficients may ask for as many as the sample has
     data = opts.described_input(options)
     folder = Path(options.folder)
     run = Run(settings, data.estimated_rows(), data.spec.width)
     _make(folder)
-    with _listening(data) as listener, opts.engine_for(options, data, folder) as engine:
+    with _listening(data) as listener, _engine(options, data, folder) as engine:
         listener.stage("sample")
         while True:
             fold = SampleFold(settings.seed, settings.sample_rows, run.threshold, run.width)
@@ -60,6 +62,7 @@ def sample(options) -> None:
     given = {name: getattr(options, name) for name in opts.INPUT_OPTIONS} | {"width": taken.width}
     inputs = [path if "://" in path else os.path.abspath(path) for path in options.inputs]
     noted = {"inputs": inputs, "options": given, "on_bad_row": settings.on_bad_row, "seed": settings.seed}
+    _forget(folder, MODEL, EMBEDDING, SHARDS, runs.LABELS, runs.REPORT)
     _write(folder / INPUT, noted | {"spec": asdict(data.spec), "files": data.fingerprint()})
     save_npz(folder / SAMPLE, taken.to_dict())
     print(f"{taken.x.shape[0]} of {taken.count} rows sampled: {folder / SAMPLE}")
@@ -70,7 +73,13 @@ def coefficients(options) -> None:
     folder = Path(options.folder)
     noted = _noted(folder)
     options.seed, options.on_bad_row = noted["seed"], noted["on_bad_row"]
-    model = build_model(Sample.from_dict(load_npz(folder / SAMPLE, "sample")), opts.settings_from(options))
+    try:
+        taken = Sample.from_dict(load_npz(folder / SAMPLE, "sample"))
+    except KeyError as error:
+        raise InputError(f"{folder / SAMPLE}: not a sample file written by apnc ({error} is missing)") from None
+    model = build_model(taken, opts.settings_from(options))
+    model.facts["index_base"] = noted["spec"]["index_base"]
+    _forget(folder, EMBEDDING, SHARDS, runs.LABELS, runs.REPORT)
     model.save(folder / MODEL, with_sample=True)
     print(f"{model.settings.method}, {model.facts['dim']} dimensions: {folder / MODEL}")
 
@@ -78,17 +87,18 @@ def coefficients(options) -> None:
 def embed(options) -> None:
     """Embed every row, once."""
     folder, data = Path(options.folder), _input(options.folder)
-    model = Model.load(folder / MODEL)
-    with _listening(data) as listener, opts.engine_for(options, data, folder, folder / EMBEDDING) as engine:
+    model = _model(folder)
+    with _listening(data) as listener, _engine(options, data, folder) as engine:
         listener.stage("embed")
         engine.embed(EmbedMap.of(model), listener)
-    print(f"rows embedded: {folder / EMBEDDING}")
+        where = engine.place(EMBEDDING) if engine.keeps_labels else folder / EMBEDDING
+    print(f"rows embedded: {where}")
 
 
 def kmeans(options) -> None:
     """Run k-means passes over the embedding until they are over."""
     folder, data = Path(options.folder), _input(options.folder)
-    model = Model.load(folder / MODEL)
+    model = _model(folder)
     if model.sample is None:
         raise InputError(f"{folder / MODEL}: has no sample, which passes need; run apnc coefficients")
     for name in ("passes", "tol"):
@@ -99,9 +109,8 @@ def kmeans(options) -> None:
         raise InputError(
             f"{folder / MODEL}: its passes are over ({model.status}); run apnc coefficients to start again"
         )
-    _there(folder / EMBEDDING, "embed")
     run = Run(model.settings, model.rows, model.width, model=model, embedded=True)
-    with _listening(data) as listener, opts.engine_for(options, data, folder, folder / EMBEDDING) as engine:
+    with _listening(data) as listener, _engine(options, data, folder, embedded=True) as engine:
         listener.finished = lambda run, _: run.model.save(folder / MODEL, with_sample=True)
         train(run, engine, listener)
     print(
@@ -113,25 +122,30 @@ def assign(options) -> None:
     """Find the cluster of every row."""
     folder, data = Path(options.folder), _input(options.folder)
     model = _finished(folder)
-    _there(folder / EMBEDDING, "embed")
     partial = folder / f".{SHARDS}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    with _listening(data) as listener, opts.engine_for(options, data, folder, folder / EMBEDDING) as engine:
+    with _listening(data) as listener, _engine(options, data, folder, embedded=True) as engine:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
         listener.stage("assign")
-        with open(partial / "part-00000", "wb") as file:
-            for block in engine.labels(AssignMap(model.centroids[0], model.metric), listener):
-                file.write(shards.encode(block) + b"\n")
+        step = AssignMap(model.centroids[0], model.metric)
+        if engine.keeps_labels:
+            where = engine.keep_labels(step, listener)[1]
+            _write(partial / ELSEWHERE, {"labels": where})
+        else:
+            where = folder / SHARDS
+            with open(partial / "part-00000", "wb") as file:
+                for block in engine.labels(step, listener):
+                    file.write(shards.encode(block) + b"\n")
     shutil.rmtree(folder / SHARDS, ignore_errors=True)
     partial.rename(folder / SHARDS)
-    print(f"labels of blocks: {folder / SHARDS}")
+    print(f"labels of blocks: {where}")
 
 
 def collect(options) -> None:
     """Put the labels of all blocks into one file, in the order of the input."""
     folder, data = Path(options.folder), _input(options.folder)
     model = _finished(folder)
-    paths = sorted(_there(folder / SHARDS, "assign").glob("part-*"))
+    paths = _shards(_there(folder / SHARDS, "assign"))
     ids, labels = data.spec.id_column is not None, data.spec.label_column is not None
     partial = folder / f".{runs.LABELS}.partial"
     try:
@@ -139,6 +153,8 @@ def collect(options) -> None:
             writer = LabelWriter(file, ids, model.embedding.dtype)
             for block in shards.read(paths, data.spec.sources, ids, labels):
                 writer.write(block)
+        if writer.rules and model.settings.on_bad_row == "fail":
+            raise InputError(runs.explained(writer.problems, writer.rules, data))
         partial.replace(folder / runs.LABELS)
     finally:
         partial.unlink(missing_ok=True)
@@ -182,7 +198,22 @@ def _noted(folder) -> dict:
     path = Path(folder) / INPUT
     if not path.exists():
         raise InputError(f"{folder}: no {INPUT} in it; run apnc sample first")
-    return json.loads(path.read_text())
+    try:
+        noted = json.loads(path.read_text())
+        return {name: noted[name] for name in ("inputs", "options", "on_bad_row", "seed", "spec", "files")}
+    except (ValueError, TypeError, KeyError):
+        raise InputError(f"{path}: not written by apnc sample; run it again") from None
+
+
+def _forget(folder, *names):
+    """Remove what was made of an earlier sample or model, so that no stage takes it for its own."""
+    for name in names:
+        path = folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _model(folder) -> Model:
+    return Model.load(_there(folder / MODEL, "coefficients"))
 
 
 def _input(folder) -> Input:
@@ -195,10 +226,33 @@ def _input(folder) -> Input:
 
 
 def _finished(folder) -> Model:
-    model = Model.load(folder / MODEL)
+    model = _model(folder)
     if not model.done:
         raise InputError(f"{folder / MODEL}: its k-means passes are not over; run apnc kmeans")
     return model
+
+
+def _engine(options, data, folder, embedded=False):
+    """Return the engine of a stage; with ``embedded``, one that has the embedding which a stage before left."""
+    if embedded and options.runner != "hadoop":
+        _there(folder / EMBEDDING, "embed")
+    engine = opts.engine_for(options, data, folder, folder / EMBEDDING, folder / CLUSTER)
+    if embedded and options.runner == "hadoop" and not engine.embedded:
+        with engine:
+            raise InputError(f"{folder}: there is no embedding on HDFS; run apnc embed --runner hadoop first")
+    return engine
+
+
+def _shards(folder):
+    """Return the shards of labels in a folder, or those on HDFS of which it tells."""
+    if not (folder / ELSEWHERE).exists():
+        return sorted(folder.glob("part-*"))
+    from apnc import hdfs
+
+    uri = json.loads((folder / ELSEWHERE).read_text())["labels"]
+    where, path = hdfs.split(uri)
+    found = hdfs.connect(where).list(path)
+    return [where + status.path for status in found if status.name.startswith("part-") and status.size]
 
 
 def _there(path, stage):

@@ -4,8 +4,9 @@ A job is used in two ways. As a *task* (``--mapper``, ``--combiner``, ``--reduce
 files sent along, reads its units and writes lines. By itself (``python -m mr_jobs.NAME``) it is the driver of its
 own pass: it looks at the input, cuts it into units, launches the tasks (`mr_jobs.driver`) and saves the result.
 
-Each input line of a task is one unit: the JSON of a list of ranges, [source, path, start, stop]. Output lines are
-key, tab, value; values are what `apnc.blocks.to_line` makes, without tabs and line feeds.
+Each input line of a task is one unit: the JSON of a list of ranges, [source, path, start, stop]. On Hadoop it may be
+a line of the input instead, after its offset and a tab, or a block of the embedding (`apnc.readers.streamed`). Output
+lines are key, tab, value; values are what `apnc.blocks.to_line` makes, without tabs and line feeds.
 
 Nothing here imports NumPy before a task needs it: a combiner with nothing to combine never does.
 """
@@ -16,14 +17,16 @@ import io
 import json
 import os
 import sys
+import threading
 import warnings
 from contextlib import ExitStack, contextmanager
 from functools import partial, reduce
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 
-from apnc.errors import ApncError
+from apnc.errors import InputError
 from mr_jobs import IS_TASK
 from mr_jobs.shims import mrjob_imports
 
@@ -34,6 +37,7 @@ with mrjob_imports():
 
 ERROR, RESULT = b"!error", b"!result"
 COUNTERS = "apnc"  # group of the counters: rows, errors
+KEY_BYTES = 1 << 10  # no key of ours is as long
 CHUNK_BYTES = 6 << 20  # 8 MiB of text; a multiple of three, so that nothing is added between chunks
 _QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 
@@ -48,7 +52,10 @@ class Job(MRJob):
     INPUT_PROTOCOL = BytesValueProtocol
     INTERNAL_PROTOCOL = OUTPUT_PROTOCOL = BytesProtocol
 
-    packages = ()  # archives of Python packages that travel with the job
+    packages = ()  # archives of Python packages that travel with the job, as PATH#NAME
+    settings = MappingProxyType({})  # of Hadoop's
+    input_format = None  # Hadoop's class; lines of text by default
+    rows = 0  # that the task has read
     pass_option = "--model"  # names the file the pass travels in: npz, or JSON with "--settings"
 
     def configure_args(self):
@@ -69,12 +76,19 @@ class Job(MRJob):
 
     def archives(self):
         """Return the packages that travel with the job."""
-        return [f"{path}#{path.stem}" for path in self.packages]
+        return list(self.packages)
+
+    def jobconf(self):
+        """Return the settings of Hadoop's; inline and local ignore them."""
+        return super().jobconf() | self.settings
+
+    def hadoop_input_format(self):
+        return self.input_format
 
     def _runner_class(self):
-        from mr_jobs.runners import RUNNERS
+        from mr_jobs.runners import runner_class
 
-        return RUNNERS.get(self.options.runner or "inline") or super()._runner_class()
+        return runner_class(self.options.runner or "inline") or super()._runner_class()
 
     # the pass
 
@@ -101,7 +115,7 @@ class Job(MRJob):
         if not self.is_task():
             super().execute()
             return
-        with _task_streams(self), _one_thread():
+        with _task_streams(self), _one_thread(), _heartbeats(self):
             super().execute()
 
     def _unused(self, key, values=None):
@@ -109,27 +123,38 @@ class Job(MRJob):
         raise NotImplementedError
 
     def blocks(self, lines, step):
-        """Yield the blocks of the units in the task's input lines."""
+        """Yield the blocks that the task's input lines name or hold."""
+        described = json.loads(Path(self.options.input_spec).read_bytes())
+        streamed = described.pop("streamed", None)
+        for block in self._blocks_of(lines, described, streamed, step.rows_per_block()):
+            self.rows += block.n
+            yield block
+        self.increment_counter(COUNTERS, "rows", self.rows)
+
+    def _blocks_of(self, lines, described, streamed, max_rows):
         from apnc.readers import InputSpec, Range, encoded, read_blocks
 
-        spec = InputSpec.from_dict(json.loads(Path(self.options.input_spec).read_bytes()))
-        rows = 0
+        spec = InputSpec.from_dict(described)
+        if streamed is not None:
+            from apnc.readers import streamed as streaming
+
+            if spec.format == encoded.FORMAT:
+                yield from streaming.embedded((line for _, line in lines), max_rows)
+            else:
+                yield from streaming.blocks(spec, self.stdin, streamed["files"], max_rows)
+            return
         for _, line in lines:
             unit = [Range(*r) for r in json.loads(line.rpartition(b"\t")[2])]  # a line's offset may come first
             if spec.format == encoded.FORMAT:
-                blocks = encoded.read_blocks(unit, step.rows_per_block())
+                yield from encoded.read_blocks(unit, max_rows)
             else:
-                blocks = read_blocks(spec, unit, step.rows_per_block())
-            for block in blocks:
-                rows += block.n
-                yield block
-        self.increment_counter(COUNTERS, "rows", rows)
+                yield from read_blocks(spec, unit, max_rows)
 
     def guarded(self, lines):
         """Yield the lines; an error the user can act on becomes one itself, since no retry would help."""
         try:
             yield from lines
-        except ApncError as error:
+        except InputError as error:
             self.increment_counter(COUNTERS, "errors", 1)
             yield ERROR, _error_line(error)
 
@@ -162,6 +187,16 @@ class FoldJob(Job):
         # inline and local ignore this; there the one key of all parts brings them together
         return super().jobconf() | ({"mapreduce.job.reduces": "1"} if self.finishes else {})
 
+    @staticmethod
+    def split(key, part):
+        """Yield (key, part) of the pieces a part travels in; `joined` puts the merged pieces together."""
+        yield key, part
+
+    @staticmethod
+    def joined(state):
+        """Return the state of which the pieces were made."""
+        return state
+
     def map_pairs(self, pairs, step_num=0):
         return self.guarded(self._map(pairs))
 
@@ -172,14 +207,22 @@ class FoldJob(Job):
         return self.guarded(self._finish(pairs) if self.finishes else self._merge(pairs))
 
     def _map(self, lines):
-        from apnc.blocks import to_line
+        from apnc.blocks import pack, to_line
 
         fold, state = self.task_pass(), {}
         for block in self.blocks(lines, fold):
             fold.accumulate(state, block)
         for key, part in state.items():
-            line = to_line(fold.seal(part))
-            yield (b"all", key.encode() + b" " + line) if self.finishes else (key.encode(), line)
+            if self.finishes:
+                packed = pack(fold.seal(part))
+                count = max(1, -(-len(packed) // CHUNK_BYTES))
+                # all parts of all tasks under one key, and none so long that it would take heaps of Java's
+                name = b"%s %s %d" % (key.encode(), os.urandom(8).hex().encode(), count)
+                for i, text in enumerate(_chunks(packed)):
+                    yield b"all", b"%s %d %s" % (name, i, text)
+                continue
+            for piece, values in self.split(key, part):
+                yield piece.encode(), to_line(fold.seal(values))
 
     def _merge(self, lines):
         fold = None
@@ -196,16 +239,23 @@ class FoldJob(Job):
             yield key, to_line(fold.seal(reduce(partial(fold.merge, key.decode()), unsealed)))
 
     def _finish(self, lines):
-        from apnc.blocks import from_line, pack
+        from apnc.blocks import from_text, pack, unpack
 
-        fold, state, failed = self.task_pass(), {}, False
+        fold, state, failed, coming = self.task_pass(), {}, False, {}
         for key, value in lines:
             if key == ERROR:
                 failed = True
                 yield key, value
                 continue
-            space = value.index(b" ")
-            name, part = value[:space].decode(), fold.unseal(from_line(memoryview(value)[space + 1 :]))
+            name, task, count, i = value[: KEY_BYTES].split(b" ", 4)[:4]
+            start = len(name) + len(task) + len(count) + len(i) + 4
+            chunks = coming.setdefault((name, task), {})
+            chunks[int(i)] = from_text(memoryview(value)[start:])
+            if len(chunks) < int(count):
+                continue
+            del coming[name, task]
+            part = fold.unseal(unpack(chunks[0] if len(chunks) == 1 else b"".join(chunks[j] for j in sorted(chunks))))
+            name = name.decode()
             state[name] = fold.merge(name, state[name], part) if name in state else part
         if failed:
             return
@@ -214,7 +264,8 @@ class FoldJob(Job):
         result[".warnings"] = [
             [w.category.__name__, str(w.message)] for w in caught if not issubclass(w.category, _QUIET)
         ]
-        yield from _in_chunks(pack(result))
+        for i, text in enumerate(_chunks(pack(result))):
+            yield b"%s/%06d" % (RESULT, i), text
 
     @staticmethod
     def pack_result(result) -> dict:
@@ -247,11 +298,26 @@ class MapJob(Job):
 
 
 class LabelJob(MapJob):
-    """A Map whose blocks are labels, written as text (`apnc.shards`)."""
+    """A Map whose blocks are labels, written as text (`apnc.shards`), what they sum up to at their end."""
+
+    def jobconf(self):
+        # streaming takes the text before a line's first tab for its key, and adds a tab to lines that have none:
+        # all of these lines have a comma, at which they are taken apart and put together again
+        names = ("stream.map.output.field.separator", "mapreduce.output.textoutputformat.separator")
+        return super().jobconf() | dict.fromkeys(names, ",")
+
+    def _map(self, lines):
+        from apnc.labels import LabelFacts
+        from apnc.shards import summary
+
+        self.facts = LabelFacts()
+        yield from super()._map(lines)
+        yield None, summary(self.facts)
 
     def encode(self, block):
         from apnc.shards import encode
 
+        self.facts.add(block)
         lines = encode(block)
         if lines:
             yield None, lines
@@ -296,12 +362,36 @@ def _one_thread():
         yield
 
 
-def _in_chunks(data: bytes):
+@contextmanager
+def _heartbeats(job):
+    """Say now and then that a task lives: YARN kills one that is silent, and a decomposition may think for long."""
+    if not IS_TASK:
+        yield
+        return
+    from apnc.hadoop_settings import HEARTBEAT_SECONDS
+
+    over, stage = threading.Event(), os.path.splitext(os.path.basename(job.mr_job_script()))[0]
+
+    def beat():
+        while not over.wait(HEARTBEAT_SECONDS):
+            job.stderr.write(b"reporter:status:%s: %d rows\n" % (stage.encode(), job.rows))
+            job.stderr.flush()
+
+    thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _chunks(data: bytes):
     from apnc.blocks import to_text
 
     view = memoryview(data)
-    for i, start in enumerate(range(0, len(data), CHUNK_BYTES)):
-        yield b"%s/%06d" % (RESULT, i), to_text(view[start : start + CHUNK_BYTES])
+    for start in range(0, len(data), CHUNK_BYTES):
+        yield to_text(view[start : start + CHUNK_BYTES])
 
 
 def _error_line(error) -> bytes:
@@ -323,4 +413,4 @@ def raise_error(line: bytes):
         from apnc.coefficients import BadRows
 
         raise BadRows([Problem(**p) for p in values["problems"]], values["rules"])
-    raise getattr(errors, values["type"], ApncError)(values["message"])
+    raise getattr(errors, values["type"], InputError)(values["message"])

@@ -23,11 +23,11 @@ import mr_jobs
 from apnc.blocks import from_line, from_text, unpack
 from apnc.errors import ApncError, InputError, StageError
 from apnc.model import save_npz
+from apnc.readers.files import is_remote
 from apnc.readers.spec import InputSpec, Range
-from mr_jobs.base import COUNTERS, ERROR, RESULT, raise_error
+from mr_jobs.base import COUNTERS, ERROR, KEY_BYTES, RESULT, raise_error
 from mr_jobs.runners import RUNNERS, TaskFailed
 
-KEY_BYTES = 1 << 10  # no key of ours is as long
 _TASKS = {"mapper": "map task", "combiner": "combine task", "reducer": "reduce task"}
 # mrjob takes paths for patterns, expands variables, and gives # a meaning of its own
 _MEANT_OTHERWISE = re.compile(r"[*?\[\]#$~]")
@@ -39,6 +39,18 @@ def check_runner(runner: str) -> None:
     """Raise InputError if there is no such runner."""
     if runner not in RUNNERS:
         raise InputError(f"runner {runner!r} is not supported; use {' or '.join(RUNNERS)}")
+
+
+def described_pass(job_class, step, folder: Path) -> Path:
+    """Write what tasks rebuild a pass from to a file in a folder, and return its path."""
+    described = job_class.describe(step)
+    if job_class.pass_option == "--settings":
+        path = folder / "pass.json"
+        path.write_text(json.dumps(described))
+    else:
+        path = folder / "pass.npz"
+        save_npz(path, described)
+    return path
 
 
 def default_splits() -> int:
@@ -73,7 +85,7 @@ class Launcher:
         self._folder = tempfile.TemporaryDirectory(prefix="apnc-", dir=os.path.abspath(folder) if plain else None)
         self.folder = Path(self._folder.name)
         # tasks of the inline runner have what this process imported
-        self.packages = [] if runner == "inline" else _packages()
+        self.packages = [] if runner == "inline" else [f"{path}#{path.stem}" for path in packages()]
 
     def __enter__(self):
         return self
@@ -88,19 +100,7 @@ class Launcher:
     def fold(self, job_class, fold, spec: InputSpec, splits, on_rows=None):
         """Run a Fold and return its result."""
         with self._run(job_class, fold, spec, splits, None, on_rows) as paths:
-            state, packed = {}, bytearray()  # not bytes: the arrays of the result can then be written to
-            for key, value in _records(paths):
-                if key.startswith(RESULT):
-                    packed += from_text(value)  # in order: there is one reducer
-                    continue
-                name, part = key.decode(), fold.unseal(from_line(value))
-                state[name] = fold.merge(name, state[name], part) if name in state else part
-        if not job_class.finishes:
-            return fold.finish(state)
-        result = unpack(packed)
-        for category, text in result.pop(".warnings"):
-            warnings.warn(text, getattr(builtins, category, UserWarning), stacklevel=2)
-        return job_class.unpack_result(result)
+            return result_of(job_class, fold, _records(paths))
 
     def map(self, job_class, step, spec: InputSpec, splits, output: str, on_rows=None) -> None:
         """Run a Map; its shards, in the order of the input, are ``output/part-*``, whole or absent.
@@ -178,23 +178,17 @@ class _Running:
                 self.on_rows(rows)
 
     def _files(self, folder):
-        spec, option = folder / "input.json", self.job_class.pass_option
+        spec = folder / "input.json"
         spec.write_text(json.dumps(self.spec.to_dict()))
-        described = self.job_class.describe(self.step)
-        if option == "--settings":
-            step = folder / "pass.json"
-            step.write_text(json.dumps(described))
-        else:
-            step = folder / "pass.npz"
-            save_npz(step, described)
-        return ["--input-spec", str(spec), option, str(step)]
+        step = described_pass(self.job_class, self.step, folder)
+        return ["--input-spec", str(spec), self.job_class.pass_option, str(step)]
 
     def _units(self, folder):
         # a file of one line each: mrjob makes at least one split of a file, and never cuts a line
         paths = []
         for i, split in enumerate(self.splits):
             paths.append(folder / f"unit-{i:05d}")
-            unit = [(r.source, os.path.abspath(r.path), r.start, r.stop) for r in split]
+            unit = [r if is_remote(r.path) else r._replace(path=os.path.abspath(r.path)) for r in split]
             paths[-1].write_text(json.dumps(unit) + "\n")
         return [str(path) for path in paths]
 
@@ -209,15 +203,32 @@ class _Running:
         return f"{text} failed: {failure.cause}"
 
 
+def result_of(job_class, fold, records):
+    """Return a Fold's result from (key, value) of its job's output."""
+    state, packed = {}, bytearray()  # not bytes: the arrays of the result can then be written to
+    for key, value in records:
+        if key.startswith(RESULT):
+            packed += from_text(value)  # in order: there is one reducer
+            continue
+        name, part = key.decode(), fold.unseal(from_line(value))
+        state[name] = fold.merge(name, state[name], part) if name in state else part
+    if not job_class.finishes:
+        return fold.finish(job_class.joined(state))
+    result = unpack(packed)
+    for category, text in result.pop(".warnings"):
+        warnings.warn(text, getattr(builtins, category, UserWarning), stacklevel=2)
+    return job_class.unpack_result(result)
+
+
 @cache
-def _packages():
+def packages(*others) -> list[Path]:
     """Return archives of the packages that travel with jobs, compiled once for all tasks of this process's jobs.
 
     They lie in a temporary folder that goes with the process.
     """
     folder, archives = tempfile.mkdtemp(prefix="apnc-packages-"), []
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for package in (apnc, mr_jobs):
+    for package in (apnc, mr_jobs, *others):
         source = Path(package.__file__).parent
         copy = shutil.copytree(source, Path(folder, source.name), ignore=_not_code)
         # whether a file still fits its source is not asked again: times change on the way
@@ -227,13 +238,19 @@ def _packages():
 
 
 def _not_code(folder, names):
-    return [n for n in names if not (n.endswith(".py") or os.path.isdir(f"{folder}/{n}")) or n == "__pycache__"]
+    unwanted = ("__pycache__", "examples", "tools", "bootstrap")
+    return [n for n in names if not (n.endswith(".py") or os.path.isdir(f"{folder}/{n}")) or n in unwanted]
 
 
 def _records(paths):
     """Yield (key, value) of the lines of a job's output, values as views of them."""
     for path in paths:
         with open(path, "rb") as file:
-            for line in file:
-                key, tab, _ = line[:KEY_BYTES].partition(b"\t")
-                yield key, memoryview(line)[len(key) + len(tab) : len(line) - line.endswith(b"\n")]
+            yield from records(file)
+
+
+def records(lines):
+    """Yield (key, value) of lines of a job's output, values as views of them."""
+    for line in lines:
+        key, tab, _ = line[:KEY_BYTES].partition(b"\t")
+        yield key, memoryview(line)[len(key) + len(tab) : len(line) - line.endswith(b"\n")]

@@ -13,6 +13,10 @@ class EmbedJob(MapJob):
     def describe(cls, step):
         return step.to_dict()
 
+    def task_pass(self):
+        stored = stored_pass(self.options.model)
+        return super().task_pass() if stored is None else stored[0]
+
     def build(self, described):
         from apnc.embed import embed_map_from_dict
 
@@ -32,6 +36,19 @@ class EmbedJob(MapJob):
         from apnc.embed import EmbedMap
 
         driver.map_rows(type(self), EmbedMap.of(driver.model()))
+
+
+def stored_pass(path):
+    """Return (EmbedMap, other values) of a file with several blocks, which stay there; None of any other."""
+    from apnc.embed import EmbedMap
+    from apnc.embeddings.stored import stored_embedding
+    from apnc.scaling import Scaler
+
+    found = stored_embedding(path)
+    if found is None:
+        return None
+    d, embedding = found
+    return EmbedMap(embedding, Scaler(d["scale"], d.get("scale.shift"), d.get("scale.factor")), d["width"], d["sparse"]), d
 
 
 if __name__ == "__main__":

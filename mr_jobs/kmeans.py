@@ -6,6 +6,9 @@ that the passes are over.
 
 from __future__ import annotations
 
+from itertools import groupby
+
+from apnc.hadoop_settings import PART_BYTES
 from mr_jobs.base import FoldJob
 
 
@@ -20,6 +23,28 @@ class KMeansJob(FoldJob):
         from apnc.kmeans import KMeansFold
 
         return KMeansFold(described["centroids"], described["embedding.metric"])
+
+    @staticmethod
+    def split(key, part):
+        """Yield Z and g by stretches of clusters, so that several reducers can share a large k × m."""
+        sums = part.get("sums")
+        if sums is None or sums.nbytes <= PART_BYTES:
+            yield key, part
+            return
+        step = max(1, PART_BYTES // sums[:1].nbytes)
+        for i, start in enumerate(range(0, len(sums), step)):
+            yield f"{key}/{i:06d}", {name: values[start : start + step] for name, values in part.items()}
+
+    @staticmethod
+    def joined(state):
+        import numpy as np
+
+        whole = {key: part for key, part in state.items() if "/" not in key}
+        pieces = sorted(key for key in state if "/" in key)
+        for name, keys in groupby(pieces, lambda key: key.partition("/")[0]):
+            parts = [state[key] for key in keys]
+            whole[name] = {part: np.concatenate([p[part] for p in parts]) for part in parts[0]}
+        return whole
 
     def add_options(self, parser):
         from mr_jobs.standalone import add_output

@@ -13,6 +13,17 @@ class PredictJob(LabelJob):
     def describe(cls, step):
         return step.embed.to_dict() | {"centroids": step.assign.centroids[None]}
 
+    def task_pass(self):
+        from apnc.embed import PredictMap
+        from apnc.kmeans import AssignMap
+        from mr_jobs.embed import stored_pass
+
+        stored = stored_pass(self.options.model)
+        if stored is None:
+            return super().task_pass()
+        embed, values = stored
+        return PredictMap(embed, AssignMap(values["centroids"][0], embed.embedding.metric))
+
     def build(self, described):
         from apnc.embed import PredictMap, embed_map_from_dict
         from apnc.kmeans import AssignMap

@@ -157,6 +157,15 @@ class LocalRunner(_Watched, LocalMRJobRunner):
 RUNNERS = {"inline": InlineRunner, "local": LocalRunner}
 
 
+def runner_class(name: str):
+    """Return the runner of that name, None where mrjob's own must do."""
+    if name == "hadoop":
+        from mr_jobs.hadoop import HadoopRunner
+
+        return HadoopRunner
+    return RUNNERS.get(name)
+
+
 def _keys_differ(path):
     """Return whether no two of a file's sorted lines have the same key."""
     last = None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from apnc import hdfs
 from apnc.coefficients import BadRows, CoefficientsFold, build_model, check_sample
 from apnc.convergence import advance
 from apnc.embeddings import METHODS
@@ -16,8 +17,8 @@ from apnc.errors import ApncError, InputError
 from apnc.kernels import KERNELS
 from apnc.kmeans import KMeansFold, best_run
 from apnc.model import Model, load_npz, save_npz
-from apnc.pipeline import Run
-from apnc.readers import encoded
+from apnc.pipeline import Listener, Run
+from apnc.readers import encoded, files
 from apnc.readers.detect import describe
 from apnc.readers.locate import explain
 from apnc.readers.spec import InputSpec
@@ -102,12 +103,55 @@ class Driver:
         self.data = None
 
     def _launch(self, what, *args):
+        if self.options.runner == "hadoop":
+            return self._launch_on_cluster(what, *args)
         with Launcher(self.options.runner or "inline", self._runner_args()) as launcher:
             return getattr(launcher, what)(*args)
 
-    def _runner_args(self):
+    def _launch_on_cluster(self, what, job_class, step, spec, splits, output=None):
+        from mr_jobs.cluster import BLOCKS, ClusterLauncher, Source, new_folder
+
+        options = self._cluster_options()
+        if step.reads == "rows":
+            from apnc.engines.hadoop import HadoopEngine
+
+            with HadoopEngine(self.data, options, self.options.splits) as engine:
+                return self._on_cluster(engine.launcher, what, job_class, step, engine.source(step), output)
+        root, folder, tag = new_folder(options)
+        filesystem = hdfs.connect(root)
+        launcher = ClusterLauncher(options, filesystem, root, folder, tag, self.options.splits)
+        try:
+            size = sum(r.stop - r.start for unit in splits for r in unit)
+            source = Source(BLOCKS, spec, size, paths=list(self.options.args))
+            return self._on_cluster(launcher, what, job_class, step, source, output)
+        finally:
+            filesystem.delete(folder)
+            launcher.close()
+
+    def _on_cluster(self, launcher, what, job_class, step, source, output):
+        if what == "fold":
+            return launcher.fold(job_class, step, source, Listener())[0]
+        where, path = hdfs.split(str(output))
+        launcher.map(job_class, step, source, Listener(), path)
+        print(f"{where}{path}")
+        return None
+
+    def _cluster_options(self):
+        from mr_jobs.cluster import HadoopOptions
+
+        given = self.options
+        return HadoopOptions(
+            given.hadoop_bin,
+            given.hadoop_streaming_jar,
+            given.python_bin or "python3",
+            dict(given.jobconf or {}),
+            given.hadoop_tmp_dir,
+            runner_args=self._runner_args("hadoop_bin", "hadoop_streaming_jar", "python_bin", "jobconf", "hadoop_tmp_dir"),
+        )
+
+    def _runner_args(self, *without):
         """Return those options of the command line that are mrjob's, for the runner."""
-        ours = self.job.own_dests | {"args", "runner", "output_dir", "cat_output", "help"}
+        ours = self.job.own_dests | {"args", "runner", "output_dir", "cat_output", "help", *without}
         out = []
         for dest, option, values in _parse_raw_args(self.job.arg_parser, self.job._cl_args):
             if dest not in ours:
@@ -190,8 +234,14 @@ class Driver:
         self._map(job_class, step, InputSpec(encoded.FORMAT), self._shards())
 
     def _map(self, job_class, step, spec, splits):
-        output = Path(self._required("output_dir"))
-        if output.exists():
+        output = self._required("output_dir")
+        if self.options.runner == "hadoop":
+            where, path = hdfs.split(output)
+            exists = hdfs.connect(where).status(path) is not None
+        else:
+            output = Path(output)
+            exists = output.exists()
+        if exists:
             raise InputError(f"--output-dir {output} exists already")
         self._launch("map", job_class, step, spec, splits, output)
 
@@ -211,6 +261,11 @@ class Driver:
         for given in self.options.args or [None]:
             if given is None:
                 raise InputError("no embedding given")
+            if files.is_remote(given):
+                paths += [uri for _, uri, _ in files.walk(given)]
+                continue
+            if self.options.runner == "hadoop":
+                raise InputError(f"{given}: an embedding on HDFS (hdfs://…) is needed")
             path = Path(given)
             if not path.exists():
                 raise InputError(f"{given}: no such file or directory")

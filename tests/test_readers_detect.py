@@ -52,7 +52,6 @@ def test_awkward_names_are_just_names(tmp_path, name):
         ("nowhere.csv", "nowhere.csv: no such file"),
         ("foo://x/y", "foo://x/y: unknown scheme foo://"),
         ("s3://b/k", "s3://b/k: only a runner that reads s3://"),
-        ("hdfs:///x", "hdfs:///x: only a runner that reads hdfs://"),
     ],
 )
 def test_input_that_cannot_be_reached_is_refused(argument, message):
@@ -68,7 +67,7 @@ def test_input_that_cannot_be_reached_is_refused(argument, message):
         ("x.csv.gz", b"", r"x.csv.gz: the file is empty \(0 bytes\), which no .gz file can be"),
         ("x.csv.bz2", b"", "x.csv.bz2: the file is empty"),
         ("x.csv.gz", b"1,2\n", "x.csv.gz: .*must be undamaged"),
-        ("x.csv", gzip.compress(b"1,2\n"), "x.csv: the content is compressed; name the file with .gz"),
+        ("x.csv", gzip.compress(b"1,2\n", mtime=0), "x.csv: the content is compressed; name the file with .gz"),
         ("x.csv", "1,2\n".encode("utf-16"), "x.csv: the byte order mark says UTF-16"),
         ("x.csv", b"1,1\r2,2\r", "x.csv: no line feeds"),
         ("x.parquet", b"PAR1", "x.parquet: parquet files are not supported"),
@@ -121,7 +120,7 @@ def test_npy_is_not_taken_for_text(tmp_path):
         ("x.tsv", b"1,5\t2\n", "csv", "\t"),
         ("x.txt", b"1 2:3\n", "svmlight", " "),
         ("x", b"0\n# c\n0 qid:4 1:2 # 5\n", "svmlight", " "),
-        ("x.svm.gz", gzip.compress(b"0\n"), "svmlight", " "),
+        ("x.svm.gz", gzip.compress(b"0\n", mtime=0), "svmlight", " "),
         ("x.bz2", bz2.compress(b"1,2\n"), "csv", ","),
         ("x", b"12:30,5\n", "csv", ","),
     ],

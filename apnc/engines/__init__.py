@@ -10,7 +10,18 @@ from apnc.passes import Fold, Map
 
 
 class Engine(ABC):
-    """Runs Folds and Maps over one input and over its embedding."""
+    """Runs Folds and Maps over one input and over its embedding.
+
+    Attributes
+    ----------
+    embedded : bool
+        Whether a whole embedding is there already, from an earlier process.
+    keeps_labels : bool
+        Whether labels can stay where they are made (``keep_labels``).
+    """
+
+    embedded = False
+    keeps_labels = False
 
     def run(self, step: Fold | Map, listener):
         """Return a Fold's result; for the embedding Map, keep its blocks as the run's embedding."""
@@ -27,6 +38,10 @@ class Engine(ABC):
     @abstractmethod
     def labels(self, step: Map, listener) -> Iterator[Block]:
         """Yield the blocks of an assigning Map (cluster, distance), in input order."""
+
+    def report(self) -> dict:
+        """Return what the engine adds to run.json."""
+        return {}
 
     @abstractmethod
     def close(self) -> None:

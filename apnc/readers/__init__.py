@@ -43,7 +43,9 @@ def read_blocks(spec: InputSpec, ranges: Iterable[Range], max_rows: int, chunk_b
     Raises
     ------
     OSError
-        If a file cannot be opened or read.
+        If a file of this machine cannot be opened or read.
+    HdfsError
+        If one on HDFS cannot. `apnc.hdfs.HdfsRefused`, an InputError, means that another attempt would not help.
     """
     if spec.format == "npy":
         from apnc.readers.npy import blocks

@@ -7,6 +7,8 @@ import os
 import zlib
 from collections.abc import Iterator
 
+from apnc.readers.files import open_file
+
 SUFFIXES = {".gz": "gz", ".bz2": "bz2"}
 READ_BYTES = 1 << 18
 TRUNCATED = "a compressed file must be complete"
@@ -45,13 +47,15 @@ def chunks(path: str, size: int) -> Iterator[bytes]:
         After everything that could be read has been yielded.
     """
     start = _Gzip if compression(path) == "gz" else _Bzip2
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        produced, held, held_bytes = 0, [], 0
+    with open_file(path) as file:
+        file.advise(0, None)
+        position = produced = held_bytes = 0
+        held = []
         stream, raw, at_end = None, b"", False
         while True:
             if not raw and not at_end and (stream is None or stream.hungry):
-                raw = os.read(fd, READ_BYTES)
+                raw = file.pread(READ_BYTES, position)
+                position += len(raw)
                 at_end = not raw
             fault = None
             if stream is None:
@@ -63,7 +67,7 @@ def chunks(path: str, size: int) -> Iterator[bytes]:
                     continue
                 stream = start()
             elif at_end and not raw and stream.hungry:
-                fault = Damaged(produced + held_bytes, f"it ends early, after {os.fstat(fd).st_size} bytes", TRUNCATED)
+                fault = Damaged(produced + held_bytes, f"it ends early, after {position} bytes", TRUNCATED)
             if fault is None:
                 try:
                     piece = stream.feed(raw, size)
@@ -83,14 +87,12 @@ def chunks(path: str, size: int) -> Iterator[bytes]:
                 raise fault
         if held_bytes:
             yield b"".join(held)
-    finally:
-        os.close(fd)
 
 
 def ratio(path: str) -> float:
     """Return how many bytes a packed byte stands for, by the beginning of the file; 1 if that does not tell."""
-    with open(path, "rb") as file:
-        raw = file.read(READ_BYTES)
+    with open_file(path) as file:
+        raw = file.pread(READ_BYTES, 0)
     try:
         if compression(path) == "bz2":
             return len(bz2.BZ2Decompressor().decompress(raw, 64 * READ_BYTES)) / len(raw)

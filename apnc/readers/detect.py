@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from apnc.blocks import Block
 from apnc.errors import InputError
-from apnc.readers import archive, npy, read_blocks
+from apnc.readers import archive, files, npy, read_blocks
 from apnc.readers.csv import CsvParser, number
 from apnc.readers.spec import InputSpec, Range
 from apnc.readers.text import BOM, NUMERIC_HEADER, BadRow, TextParser, data_lines, first_data_line, shown
@@ -34,6 +34,8 @@ DELIMITERS = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "space":
 PEEK_BYTES = 1 << 14
 LONG_PEEK_BYTES = 1 << 20
 PAIR_LINES = 100
+NO_FILES = "the directory holds no files (names beginning with _ or . do not count)"
+LOOKS_AT_A_TIME = 8  # at files elsewhere, where a look is mostly waiting
 LOW_SIDE = 0.8  # of the rows that a look at the first lines promises
 
 _PAIR = rb"\d+:[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?!\S)"
@@ -50,6 +52,7 @@ class SourceFile:
     source : str
         Its name in the run: in labels.csv, in messages, in the hash of its rows.
     path : str
+        On this machine, or the URI of a file on HDFS.
     size : int
         Bytes on disk.
     compression : {'', 'gz', 'bz2'}
@@ -83,7 +86,8 @@ class Input:
         """Return the work in input order: units of ranges, about ``target_bytes`` of file each.
 
         Small files share a unit. Large ones are cut into equal ranges, except compressed ones, which are always
-        one range. Files without rows have none.
+        one range. Files without rows have none. Paths on HDFS stand in units as tasks can read them, by WebHDFS
+        where it answers.
         """
         units, room = [], 0
         for file in self.files:
@@ -96,12 +100,13 @@ class Input:
         return units
 
     def _ranges(self, file, target_bytes):
+        path = files.for_tasks(file.path)
         if file.compression:
-            return [(Range(file.source, file.path, 0, None), file.size)]
+            return [(Range(file.source, path, 0, None), file.size)]
         length = file.rows if self.spec.format == "npy" else file.size
         parts = min(length, -(-file.size // max(1, target_bytes)))
         cuts = [length * i // parts for i in range(parts + 1)] if parts else []
-        return [(Range(file.source, file.path, a, b), file.size // parts) for a, b in pairwise(cuts)]
+        return [(Range(file.source, path, a, b), file.size // parts) for a, b in pairwise(cuts)]
 
     def blocks(self, ranges: list[Range], max_rows: int) -> Iterator[Block]:
         """Yield the rows of ranges in blocks of at most ``max_rows``; see `apnc.readers.read_blocks`."""
@@ -109,11 +114,11 @@ class Input:
 
     def fingerprint(self) -> list[dict]:
         """Return source, size and time of change of every file, to notice when the input changes."""
-        out = []
-        for file in self.files:
-            status = os.stat(file.path)
-            out.append({"source": file.source, "size": status.st_size, "mtime_ns": status.st_mtime_ns})
-        return out
+        states = files.states([file.path for file in self.files])
+        return [
+            {"source": file.source, "size": size, "mtime_ns": mtime}
+            for file, (size, mtime) in zip(self.files, states, strict=True)
+        ]
 
 
 def describe(
@@ -133,8 +138,9 @@ def describe(
     Parameters
     ----------
     inputs : list of str
-        Files, and directories, which are walked in the order of names. Names that start with ``_`` or ``.`` are
-        skipped, unless given themselves. Several arguments put their ordinal before the names of their sources.
+        Files, and directories, which are walked in the order of names, on this machine or on HDFS (hdfs://…).
+        Names that start with ``_`` or ``.`` are skipped, unless given themselves. Several arguments put their
+        ordinal before the names of their sources.
     format : {'auto', 'csv', 'svmlight', 'npy'}
         'auto' goes by the suffix, else by the content of the first lines.
     delimiter : str
@@ -169,7 +175,7 @@ def describe(
     if width is not None and width < 1:
         raise InputError(f"width: {width} is not a positive number of features")
     found = _find(inputs)
-    looks = [_Look(path, size) for _, path, size in found]
+    looks = _looks(found)
     if not any(look.size for look in looks):
         raise InputError(f"{_quoted(inputs)}: the input holds no rows")
     spec.format = _format(spec.format, looks)
@@ -186,11 +192,13 @@ def describe(
             _describe_svmlight(spec, looks, label_column, id_column, index_base, width)
         rows = [look.estimated_rows(spec) for look in looks]
     spec.sources = [source for source, _, _ in found]
-    files = [
-        SourceFile(source, path, size, archive.compression(path), n)
-        for (source, path, size), n in zip(found, rows, strict=True)
-    ]
-    return Input(spec, files)
+    return Input(
+        spec,
+        [
+            SourceFile(source, path, size, archive.compression(path), n)
+            for (source, path, size), n in zip(found, rows, strict=True)
+        ],
+    )
 
 
 def _find(inputs):
@@ -199,12 +207,18 @@ def _find(inputs):
         raise InputError("no input given")
     found = []
     for ordinal, argument in enumerate(inputs):
-        path = _local(argument)
         prefix = f"{ordinal}/" if len(inputs) > 1 else ""
+        if files.is_remote(argument):
+            inside = files.walk(argument)
+            if not inside:
+                raise InputError(f"{argument}: {NO_FILES}")
+            found += [(prefix + name, path, size) for name, path, size in inside]
+            continue
+        path = _local(argument)
         if os.path.isdir(path):
             inside = list(_walk(path, "", set()))
             if not inside:
-                raise InputError(f"{argument}: the directory holds no files (names beginning with _ or . do not count)")
+                raise InputError(f"{argument}: {NO_FILES}")
         elif os.path.exists(path):
             inside = [(os.path.basename(path), path)]
         else:
@@ -227,7 +241,7 @@ def _local(argument: str) -> str:
     name = scheme[1].lower()
     if name == "file":
         return unquote(argument[len("file://") :])
-    if name in ("s3", "s3a", "s3n", "hdfs"):
+    if name in ("s3", "s3a", "s3n"):
         raise InputError(f"{argument}: only a runner that reads {name}:// can take this input; give --runner")
     raise InputError(f"{argument}: unknown scheme {name}://; give a path, file://, hdfs:// or s3://")
 
@@ -248,6 +262,19 @@ def _walk(directory, prefix, above):
             yield from _walk(path, f"{prefix}{name}/", above | {real})
         else:
             yield prefix + name, path
+
+
+def _looks(found):
+    if not any(files.is_remote(path) for _, path, _ in found):
+        return [_Look(path, size) for _, path, size in found]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(LOOKS_AT_A_TIME) as pool:
+        looks = [pool.submit(_Look, path, size) for _, path, size in found]
+        try:
+            return [look.result() for look in looks]
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 class _Look:
@@ -278,8 +305,8 @@ class _Look:
         """Return the first bytes, decompressed, and whether they are all."""
         try:
             if not self.compression:
-                with open(self.path, "rb") as file:
-                    return file.read(wanted), self.size <= wanted
+                with files.open_file(self.path) as file:
+                    return file.pread(wanted, 0), self.size <= wanted
             pieces = archive.chunks(self.path, wanted)
             head = next(pieces, b"")
             return head, next(pieces, None) is None
@@ -394,6 +421,8 @@ def _describe_npy(spec, looks, label_column, id_column, width):
             raise InputError(f"{look.path}: {npy.short(shape, look.size - shape.start)}")
         if look.compression and shape.fortran:
             raise InputError(f"{look.path}: a compressed array must be in C order; this one is in Fortran order")
+        if shape.fortran and files.is_remote(look.path):
+            raise InputError(f"{look.path}: an array on HDFS must be in C order; this one is in Fortran order")
         shapes.append(shape)
         if shape.columns != shapes[0].columns:
             raise InputError(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from apnc.blocks import Block, from_line, to_line
+from apnc.readers.files import is_remote, open_file
 from apnc.readers.spec import Range
 from apnc.readers.text import whole_lines
 
@@ -27,10 +28,14 @@ def units(paths: Iterable[str | os.PathLike], count: int) -> list[list[Range]]:
     Parameters
     ----------
     paths : iterable of path-like
+        On this machine or on HDFS.
     count : int
         Units may begin and end anywhere: a line belongs to the range that holds its first byte.
     """
-    files = [(os.path.abspath(path), os.path.getsize(path)) for path in paths]
+    files = []
+    for path in paths:
+        with open_file(path) as file:
+            files.append((path if is_remote(path) else os.path.abspath(path), file.size))
     total = sum(size for _, size in files)
     out, first = [[] for _ in range(count)], 0
     for path, size in files:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apnc.blocks import Problem
-from apnc.readers import archive
+from apnc.readers import archive, files
 
 _PIECE = 1 << 20
 
@@ -55,9 +55,4 @@ def _line(path: str, offset: int) -> int:
 
 
 def _pieces(path):
-    if archive.compression(path):
-        yield from archive.chunks(path, _PIECE)
-        return
-    with open(path, "rb") as file:
-        while piece := file.read(_PIECE):
-            yield piece
+    return archive.chunks(path, _PIECE) if archive.compression(path) else files.stream(path, _PIECE)

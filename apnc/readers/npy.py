@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 
 from apnc.blocks import KEPT_PROBLEMS, Block, Problem
 from apnc.readers import archive
+from apnc.readers.files import open_file
 from apnc.readers.spec import InputSpec, Range
 from apnc.readers.text import fatal_block
 
@@ -173,35 +173,34 @@ def blocks(spec: InputSpec, r: Range, max_rows: int, chunk_bytes: int) -> Iterat
 
 
 def _direct(r: Range, max_rows: int):
-    fd = os.open(r.path, os.O_RDONLY)
-    try:
-        shape = layout(os.pread(fd, MAX_HEADER, 0))
+    with open_file(r.path) as file:
+        shape = layout(file.pread(MAX_HEADER, 0))
         stop = shape.rows if r.stop is None else min(r.stop, shape.rows)
+        if not shape.fortran:
+            file.advise(shape.start + r.start * shape.row_bytes, shape.start + stop * shape.row_bytes)
         item = shape.dtype.itemsize
         for first in range(r.start, stop, max_rows):
             n = min(max_rows, stop - first)
             raw = np.empty((shape.columns, n) if shape.fortran else (n, shape.columns), shape.dtype)
             if shape.fortran:
                 whole = all(
-                    _fill(fd, raw[c], shape.start + (c * shape.rows + first) * item) for c in range(shape.columns)
+                    _fill(file, raw[c], shape.start + (c * shape.rows + first) * item) for c in range(shape.columns)
                 )
                 raw = raw.T
             else:
-                whole = _fill(fd, raw, shape.start + first * shape.row_bytes)
+                whole = _fill(file, raw, shape.start + first * shape.row_bytes)
             if not whole:
-                found = max(0, os.fstat(fd).st_size - shape.start)
+                found = max(0, file.size - shape.start)
                 raise archive.Damaged(first, short(shape, found), WHOLE)
             yield first, np.ascontiguousarray(raw)
-    finally:
-        os.close(fd)
 
 
-def _fill(fd, array: np.ndarray, position: int) -> bool:
+def _fill(file, array: np.ndarray, position: int) -> bool:
     """Read a contiguous array from a file; return whether there was enough."""
     view = array.reshape(-1).view(np.uint8).data
     done = 0
     while done < len(view):
-        got = os.preadv(fd, [view[done:]], position + done)
+        got = file.preadinto(view[done:], position + done)
         if not got:
             return False
         done += got

@@ -10,7 +10,9 @@ class Range(NamedTuple):
     """A stretch of one file.
 
     ``start`` and ``stop`` are byte offsets for plain text (a line belongs to the range that holds its first
-    byte) and row indices for npy. ``stop`` is None for "to the end", which compressed files always are.
+    byte) and row indices for npy. ``stop`` is None for "to the end", which compressed files always are. ``path`` may
+    be on this machine, ``hdfs://…`` or ``webhdfs://host:port/…``; the last needs no configuration of Hadoop's where
+    it is read.
     """
 
     source: str

@@ -8,7 +8,6 @@ matter how a file is cut.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import numpy as np
 
 from apnc.blocks import KEPT_PROBLEMS, Block, Problem
 from apnc.readers import archive
+from apnc.readers.files import open_file
 from apnc.readers.spec import InputSpec, Range
 
 BOM = b"\xef\xbb\xbf"
@@ -206,32 +206,32 @@ def shown(found: bytes) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 
-def whole_lines(path: str, start: int, stop: int | None, size: int) -> Iterator[tuple[int, bytes]]:
+def whole_lines(path: str, start: int, stop: int | None, size: int, ahead: bool = True) -> Iterator[tuple[int, bytes]]:
     """Yield (offset, bytes) of the lines whose first byte lies in a range, whole lines in pieces of about ``size``.
 
     A line longer than ``size`` makes a longer piece. The last line may lack its line feed. Compressed files are
     read from the beginning to the end; `apnc.readers.archive.Damaged` is raised after their last whole line.
+    Without ``ahead``, files elsewhere are not asked for more than the next piece: it may be the last one wanted.
     """
     if archive.compression(path):
         yield from _joined(_counted(archive.chunks(path, size)), None)
         return
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        end = os.fstat(fd).st_size
-        stop = end if stop is None else min(stop, end)
-        pieces = _pread(fd, max(0, start - 1), stop, size)
+    with open_file(path) as file:
+        stop = file.size if stop is None else stop
+        first = max(0, start - 1)
+        if ahead:
+            file.advise(first, stop + HEAD_BYTES)  # and the end of the last line
+        pieces = _pread(file, first, stop, size)
         if start:  # the line under way at the start belongs to the range before
             pieces = _after_line_feed(pieces, stop)
         yield from _joined(pieces, stop)
-    finally:
-        os.close(fd)
 
 
-def _pread(fd, position, stop, size):
+def _pread(file, position, stop, size):
     while True:
         # Past the stop only the rest of one line is wanted.
         wanted = min(size, stop - position if position < stop else HEAD_BYTES)
-        piece = os.pread(fd, wanted, position)
+        piece = file.pread(wanted, position)
         if not piece:
             return
         yield position, piece
@@ -317,7 +317,7 @@ def data_lines(data: bytes, blanks: np.ndarray = _BLANKS) -> tuple[np.ndarray, n
 
 def first_data_line(path: str, blanks: np.ndarray, stop: int | None = None) -> tuple[int, bytes] | None:
     """Return (offset, line) of the first line that holds a row and begins before ``stop``."""
-    for base, data in whole_lines(path, 0, stop, HEAD_BYTES):
+    for base, data in whole_lines(path, 0, stop, HEAD_BYTES, ahead=False):
         lead = len(BOM) if base == 0 and data.startswith(BOM) else 0
         starts, ends = data_lines(data[lead:], blanks)
         if len(starts):

@@ -1,0 +1,371 @@
+"""Runs that are interrupted, killed, gone on with: what is left, what is refused, what comes out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from command_line import apnc, cluster, facts, labels, table, write_csv
+
+import apnc as package
+from apnc.runs import OutputFolder
+
+# all passes are run: neither a tolerance nor, on noise, a fixed point ends them earlier
+OPTIONS = ("-k", "12", "--landmarks", "30", "--init", "random", "--passes", "6")
+CAP = "not converged: the passes ended at their limit of 6"
+SECONDS = 60  # until a process that hangs fails its test
+
+# Runs the command line and, once a function of apnc has returned so many times, makes a file and waits for a signal.
+HELD = """
+import importlib, pathlib, sys, time
+from apnc.cli import main
+module, name, count, marker, *argv = sys.argv[1:]
+*owners, name = name.split(".")
+owner = importlib.import_module(module)
+for part in owners:
+    owner = getattr(owner, part)
+function, calls = getattr(owner, name), []
+def held(*args, **kwargs):
+    result = function(*args, **kwargs)
+    calls.append(1)
+    if len(calls) == int(count):
+        pathlib.Path(marker).touch()
+        time.sleep(600)
+    return result
+setattr(owner, name, held)
+sys.exit(main(argv))
+"""
+IN_THE_SAMPLE = ("apnc.coefficients", "check_sample", 1)
+IN_THE_PASSES = ("apnc.runs", "OutputFolder.checkpoint", 4)  # coefficients, embed, two passes
+IN_THE_LABELS = ("apnc.labels", "LabelWriter.write", 1)
+
+
+@pytest.fixture(scope="module")
+def noise():
+    return np.random.default_rng(0).random((1200, 5)).round(6)
+
+
+@pytest.fixture(scope="module")
+def source(noise, tmp_path_factory):
+    return write_csv(tmp_path_factory.mktemp("input") / "noise.csv", noise)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(source, tmp_path_factory):
+    """The labels of the run that nobody interrupts."""
+    out = tmp_path_factory.mktemp("undisturbed") / "out"
+    cluster(source, out, *OPTIONS).done(CAP)
+    return labels(out)
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def partial(out):
+    return out.with_name("out.partial")
+
+
+def wait_for(condition, job=None):
+    """Wait until a condition holds, or fail when the job ends before or it takes too long."""
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert job is None or job.poll() is None, job.communicate()
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.01)
+
+
+def started(*command, **more):
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment, start_new_session=True, **more,
+    )  # fmt: skip
+
+
+def held(place, source, out, *options):
+    """Start a run and return its process once it has come to a place."""
+    marker = out.with_name("marker")
+    job = started("-c", HELD, *place, marker, "cluster", source, "-o", out, *options)
+    wait_for(marker.exists, job)
+    marker.unlink()
+    return job
+
+
+def ended(job, number, times=1):
+    """Signal a process and return its exit status and what it said on stderr."""
+    for _ in range(times):
+        job.send_signal(number)
+    _, err = job.communicate(timeout=SECONDS)
+    assert "Traceback" not in err
+    return job.returncode, err
+
+
+def interrupt_after(monkeypatch, passes):
+    """Let runs of this process meet an interrupt after so many k-means passes."""
+    whole, done = OutputFolder.checkpoint, []
+
+    def checkpoint(self, run, stage):
+        whole(self, run, stage)
+        done.append(stage)
+        if done.count("kmeans") == passes:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(OutputFolder, "checkpoint", checkpoint)
+
+
+def interrupted(monkeypatch, source, out, *options, passes=2):
+    """Leave behind what an interrupted run leaves."""
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, passes)
+        said = cluster(source, out, *options)
+    assert said.status == 130
+    assert "--resume" in said.err
+    assert not out.exists() or "--overwrite" in options
+
+
+def whole(out):
+    """Nothing but a finished run is there."""
+    assert sorted(os.listdir(out)) == ["labels.csv", "model.npz", "run.json"]
+    assert sorted(os.listdir(out.parent)) == [out.name]
+    return True
+
+
+# --- signals
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_interrupted_in_its_passes_goes_on_to_the_same_labels(
+    source, out, partial, undisturbed, number, status
+):
+    job = held(IN_THE_PASSES, source, out, *OPTIONS)
+    assert partial.is_dir()
+    found, err = ended(job, number)
+    assert found == status
+    assert err.splitlines() == [f"interrupted; go on with --resume (what was reached is in {partial})"]
+    assert not out.exists()
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert labels(out) == undisturbed
+    assert len(facts(out)["passes"]) == 6
+    assert whole(out)
+
+
+def test_an_interrupt_before_there_is_a_model_leaves_nothing(source, out):
+    found, err = ended(held(IN_THE_SAMPLE, source, out, *OPTIONS), signal.SIGINT)
+    assert found == 130
+    assert err == "interrupted; nothing was kept\n"
+    assert os.listdir(out.parent) == []
+
+
+def test_impatience_changes_nothing(source, out, partial):
+    found, _ = ended(held(IN_THE_PASSES, source, out, *OPTIONS), signal.SIGINT, times=3)
+    assert found == 130
+    assert not out.exists()
+    assert partial.exists()
+
+
+@pytest.mark.parametrize(
+    ("runner", "place"), [((), IN_THE_LABELS), (("--runner", "inline", "--splits", "2"), IN_THE_PASSES)]
+)
+def test_a_killed_run_leaves_no_result_and_goes_on(source, out, partial, undisturbed, runner, place):
+    found, _ = ended(held(place, source, out, *OPTIONS, *runner), signal.SIGKILL)
+    assert found == -signal.SIGKILL
+    assert not out.exists()
+    assert partial.exists()
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_no_task_outlives_an_interrupted_driver(source, out, partial, undisturbed, number, status):
+    job = started("-m", "apnc.cli", "cluster", source, "-o", out, *OPTIONS, "--runner", "local", "--splits", 2)
+    driver = psutil.Process(job.pid)
+    wait_for((partial / "passes.npz").exists, job)
+    wait_for(driver.children, job)  # a task of the second pass
+    tasks = driver.children(recursive=True)
+    found, err = ended(job, number)
+    assert found == status
+    assert "go on with --resume" in err
+    assert not [task for task in tasks if task.is_running() and task.status() != psutil.STATUS_ZOMBIE]
+    assert not out.exists()
+    assert not [name for name in os.listdir(partial) if name.startswith(".apnc")]
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+
+
+def test_predict_that_is_interrupted_leaves_nothing(source, out, undisturbed):
+    cluster(source, out, *OPTIONS).done(CAP)
+    marker, new = out.with_name("marker"), out.with_name("new.csv")
+    job = started("-c", HELD, *IN_THE_LABELS, marker, "predict", out / "model.npz", source, "-o", new)
+    wait_for(marker.exists, job)
+    marker.unlink()
+    assert ended(job, signal.SIGTERM)[0] == 143
+    assert os.listdir(out.parent) == ["out"]
+
+
+# --- what --resume refuses, and what it does not
+
+
+@pytest.mark.parametrize(
+    ("more", "parts"),
+    [
+        (["--seed", "1"], ["seed"]),
+        (["--passes", "7"], ["passes"]),
+        (["--kernel", "laplacian"], ["kernel"]),
+        (["--label-column", "last"], ["input"]),
+        (["--id-column", "1"], ["input"]),
+        (["--header", "yes"], ["line 1"]),
+        (["--runner", "spork"], ["runner"]),
+        (["--landmarks", "0"], ["--landmarks 0"]),
+    ],
+)
+def test_resuming_with_other_parameters_is_refused_and_costs_nothing(
+    monkeypatch, source, out, undisturbed, more, parts
+):
+    interrupted(monkeypatch, source, out, *OPTIONS)
+    cluster(source, out, *OPTIONS, *more, "--resume").refused(*parts)
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+
+
+@pytest.mark.parametrize("how", ["content", "time", "more files", "another file"])
+def test_resuming_with_another_input_is_refused(monkeypatch, noise, tmp_path, out, how):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source = write_csv(folder / "a.csv", noise[:600])
+    given = source if how == "another file" else folder
+    interrupted(monkeypatch, given, out, *OPTIONS)
+    if how == "content":
+        write_csv(source, noise[600:])
+    elif how == "time":
+        os.utime(source, ns=(1, 1))
+    elif how == "more files":
+        write_csv(folder / "b.csv", noise[600:])
+    else:
+        given = write_csv(folder / "b.csv", noise[:600])
+    cluster(given, out, *OPTIONS, "--resume").refused("--resume", "input")
+    assert not out.exists()
+
+
+def test_resuming_may_change_where_it_runs(monkeypatch, source, out, undisturbed):
+    interrupted(monkeypatch, source, out, *OPTIONS, passes=1)
+    interrupted(monkeypatch, source, out, *OPTIONS, "--resume", "--runner", "inline", "--splits", 3, passes=2)
+    interrupted(monkeypatch, source, out, *OPTIONS, "--resume", "--memory", 1, passes=2)
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert labels(out) == undisturbed
+    found = facts(out)
+    assert len(found["passes"]) == 6
+    assert {"embed", "kmeans"} <= set(found["seconds"])
+    assert whole(out)
+
+
+def test_resuming_after_the_last_pass_only_labels(monkeypatch, source, out, undisturbed):
+    interrupted(monkeypatch, source, out, *OPTIONS, passes=6)
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert labels(out) == undisturbed
+    assert len(facts(out)["passes"]) == 6
+
+
+@pytest.mark.parametrize("method", ["stable", "linear"])
+@pytest.mark.parametrize("full", [(), ("--full-restarts", "--restarts", "3")])
+def test_every_method_goes_on_to_the_same_labels(monkeypatch, source, out, method, full):
+    options = (*OPTIONS, "--method", method, *(("--dim", "40") if method == "stable" else ()), *full)
+    cluster(source, out, *options)
+    expected = (out / "labels.csv").read_bytes()
+    interrupted(monkeypatch, source, out, *options, "--overwrite")
+    cluster(source, out, *options, "--overwrite", "--resume")
+    assert (out / "labels.csv").read_bytes() == expected
+
+
+def test_a_run_without_resume_starts_clean(monkeypatch, source, out, undisturbed):
+    interrupted(monkeypatch, source, out, *OPTIONS, "--seed", "5")
+    cluster(source, out, *OPTIONS).done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+    cluster(source, out, *OPTIONS, "--overwrite", "--resume").refused("--resume", "no interrupted run")
+    assert labels(out) == undisturbed
+
+
+@pytest.mark.parametrize("name", ["state.json", "start.npz", "passes.npz"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]"])
+def test_a_damaged_state_is_named(monkeypatch, source, out, partial, name, content):
+    interrupted(monkeypatch, source, out, *OPTIONS)
+    (partial / name).write_bytes(content)
+    cluster(source, out, *OPTIONS, "--resume").refused(name)
+    assert not out.exists()
+    cluster(source, out, *OPTIONS).done(CAP)
+    assert whole(out)
+
+
+def test_what_a_killed_process_left_in_the_folder_is_no_part_of_the_result(monkeypatch, source, out, partial):
+    interrupted(monkeypatch, source, out, *OPTIONS)
+    (partial / ".apnc-left").mkdir()
+    (partial / ".apnc-left" / "embedding").write_text("x")
+    (partial / ".start.npz.abcdef").write_text("x")
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert whole(out)
+
+
+# --- commit
+
+
+def test_an_earlier_result_stays_whole_until_the_new_one_is(monkeypatch, source, out, undisturbed):
+    cluster(source, out, *OPTIONS).done(CAP)
+    before = (out / "run.json").read_bytes()
+    interrupted(monkeypatch, source, out, *OPTIONS, "--seed", "2", "--overwrite")
+    assert (out / "run.json").read_bytes() == before
+    assert labels(out) == undisturbed
+    cluster(source, out, *OPTIONS, "--seed", "2").refused("--overwrite")
+    cluster(source, out, *OPTIONS, "--seed", "2", "--resume", "--overwrite").done(CAP)
+    assert facts(out)["settings"]["seed"] == 2
+    assert whole(out)
+
+
+def test_a_result_is_absent_until_every_label_is_written(source, out, partial, undisturbed):
+    job = held(IN_THE_LABELS, source, out, *OPTIONS)
+    assert not out.exists()
+    assert (partial / "labels.csv").exists()
+    assert ended(job, signal.SIGINT)[0] == 130
+    assert not out.exists()
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert [int(row["row"]) for row in table(out / "labels.csv")] == list(range(1200))
+    assert labels(out) == undisturbed
+
+
+def test_a_failed_stage_keeps_what_was_reached(monkeypatch, source, out, undisturbed):
+    from apnc.kmeans import AssignMap
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AssignMap, "apply", lambda *_: 1 / 0)
+        said = cluster(source, out, *OPTIONS, "--runner", "inline", "--splits", 2)
+    assert said.status == 3
+    kept, failed = said.err.splitlines()
+    assert "--resume goes on from there" in kept
+    assert failed.startswith("apnc cluster: assign: map task 1 of 2")
+    assert "ZeroDivisionError" in failed
+    assert not out.exists()
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert labels(out) == undisturbed
+
+
+def test_a_resumed_svmlight_run_writes_its_width(monkeypatch, noise, tmp_path, out):
+    from command_line import write_svmlight
+
+    source = write_svmlight(tmp_path / "x.svm", noise[:300])
+    interrupted(monkeypatch, source, out, *OPTIONS)
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert facts(out)["input"]["spec"]["width"] == 5
+    apnc("predict", out / "model.npz", source, "-o", tmp_path / "new.csv").done()
+    assert labels(tmp_path / "new.csv") == labels(out)
