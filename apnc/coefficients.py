@@ -144,7 +144,7 @@ def _start(model, rows, weights, threads):
         if distinct < settings.k and not model.centroids.size:  # once, not again in float64
             warn(f"-k {settings.k} is more than the {distinct} distinct rows of the sample")
         starts, objectives = seed_centroids(
-            y, settings.k, settings.restarts, model.metric, settings.seed, weights, threads
+            y, settings.k, settings.restarts, model.metric, settings.seed, weights, threads, settings.runs
         )
     if settings.runs == 1 and len(starts) > 1:
         starts = starts[best_run(objectives)][None]

@@ -22,7 +22,7 @@ TOLERANCE = 1e-4
 ROWS_PER_CLUSTER = 32
 
 
-def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1):
+def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1, wanted=None):
     """Return start centroids from k-means++ and Lloyd's iterations on the embedded sample.
 
     Parameters
@@ -36,11 +36,15 @@ def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1)
     seed : int
     weights : ndarray, shape (s,), optional
     threads : int
+    wanted : int, optional
+        Centroid sets of which only the best will be used; all R by default. Fewer let the worse half of the starts end
+        after the first quarter of the sample: they seldom overtake the better half on all of it.
 
     Returns
     -------
-    centroids : ndarray, shape (R, k, m)
-    objectives : ndarray, shape (R,)
+    centroids : ndarray, shape (R', k, m)
+        R' = R, or max(wanted, R/2) where the worse half ended early.
+    objectives : ndarray, shape (R',)
         Σ e² on the sample.
     """
     with ThreadPoolExecutor(threads) as pool:
@@ -51,7 +55,10 @@ def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1)
         if first < ROWS_PER_CLUSTER * k:
             return _lloyd(whole, _plus_plus(whole, k, restarts, seed))
         quarter = _Blocks(y[:first], None if weights is None else weights[:first], metric, pool)
-        centroids, _ = _lloyd(quarter, _plus_plus(quarter, k, restarts, seed))
+        centroids, objectives = _lloyd(quarter, _plus_plus(quarter, k, restarts, seed))
+        if wanted is not None:
+            going = np.argsort(objectives, kind="stable")[: max(wanted, -(-restarts // 2))]
+            centroids = centroids[np.sort(going)]
         return _lloyd(whole, centroids)
 
 

@@ -247,7 +247,7 @@ class FoldJob(Job):
                 failed = True
                 yield key, value
                 continue
-            name, task, count, i = value[: KEY_BYTES].split(b" ", 4)[:4]
+            name, task, count, i = value[:KEY_BYTES].split(b" ", 4)[:4]
             start = len(name) + len(task) + len(count) + len(i) + 4
             chunks = coming.setdefault((name, task), {})
             chunks[int(i)] = from_text(memoryview(value)[start:])

@@ -48,7 +48,8 @@ def stored_pass(path):
     if found is None:
         return None
     d, embedding = found
-    return EmbedMap(embedding, Scaler(d["scale"], d.get("scale.shift"), d.get("scale.factor")), d["width"], d["sparse"]), d
+    scaler = Scaler(d["scale"], d.get("scale.shift"), d.get("scale.factor"))
+    return EmbedMap(embedding, scaler, d["width"], d["sparse"]), d
 
 
 if __name__ == "__main__":

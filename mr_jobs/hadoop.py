@@ -166,7 +166,8 @@ class HadoopRunner(HadoopJobRunner):
             raise
         self._log_interpretations.append({"step": found})
         if status:
-            failed = [(e["attempt_id"], e["hadoop_error"]["message"]) for e in found.get("errors", ()) if "attempt_id" in e]
+            errors = [error for error in found.get("errors", ()) if "attempt_id" in error]
+            failed = [(error["attempt_id"], error["hadoop_error"]["message"]) for error in errors]
             raise JobFailed(self.application, failed, lines)
 
     def _heard(self, record, lines):

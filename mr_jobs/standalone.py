@@ -139,14 +139,10 @@ class Driver:
     def _cluster_options(self):
         from mr_jobs.cluster import HadoopOptions
 
-        given = self.options
+        ours = ("hadoop_bin", "hadoop_streaming_jar", "python_bin", "jobconf", "hadoop_tmp_dir")
+        command, jar, python, jobconf, work = (getattr(self.options, name) for name in ours)
         return HadoopOptions(
-            given.hadoop_bin,
-            given.hadoop_streaming_jar,
-            given.python_bin or "python3",
-            dict(given.jobconf or {}),
-            given.hadoop_tmp_dir,
-            runner_args=self._runner_args("hadoop_bin", "hadoop_streaming_jar", "python_bin", "jobconf", "hadoop_tmp_dir"),
+            command, jar, python or "python3", dict(jobconf or {}), work, runner_args=self._runner_args(*ours)
         )
 
     def _runner_args(self, *without):

@@ -143,7 +143,8 @@ class Yarn:
         found = self._from_history(application) or [Attempt(name, diagnostics=text) for name, text in attempts]
         heard = dict(attempts)
         for attempt in found:
-            attempt.diagnostics = "\n".join(dict.fromkeys([attempt.diagnostics, heard.get(attempt.attempt, "")])).strip()
+            said = dict.fromkeys([attempt.diagnostics, heard.get(attempt.attempt, "")])
+            attempt.diagnostics = "\n".join(said).strip()
         for attempt in found[:3]:
             attempt.log = self._log(application, attempt)
             if "Traceback (most recent call last)" in attempt.log:
@@ -185,7 +186,8 @@ class Yarn:
                 return text
             if text is not None:
                 return _content(text)
-            text = _fetch(f"http://{attempt.host}/node/containerlogs/{attempt.container}/{quote(_user())}/stderr/?start=-{LOG_BYTES}")
+            page = f"/node/containerlogs/{attempt.container}/{quote(_user())}/stderr/?start=-{LOG_BYTES}"
+            text = _fetch(f"http://{attempt.host}{page}")
             if text is not None:
                 return _Text.of(text)
         command = self._yarn_command()

@@ -61,7 +61,8 @@ class HadoopEngine(Engine):
         self.data, self.options, self._keep = data, options, keep
         self._state = None if state is None else Path(state)
         before = json.loads(self._state.read_text()) if self._state is not None and self._state.exists() else None
-        self._root, self.folder, tag = (before["root"], before["folder"], before["tag"]) if before else new_folder(options)
+        place = (before["root"], before["folder"], before["tag"]) if before else new_folder(options)
+        self._root, self.folder, tag = place
         self.filesystem = hdfs.connect(self._root)
         self.launcher = ClusterLauncher(options, self.filesystem, self._root, self.folder, tag, splits)
         self.counts: dict = before["counts"] if before else {}

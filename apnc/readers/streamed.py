@@ -48,7 +48,9 @@ def blocks(spec: InputSpec, stdin, files: dict, max_rows: int, path: str | None 
         if lead:
             data, line_starts = data[lead:], np.maximum(line_starts - lead, 0)
         starts, ends = data_lines(data, parser.blanks)
-        offsets = line_offsets if len(starts) == len(line_starts) else line_offsets[np.searchsorted(line_starts, starts)]
+        offsets = line_offsets
+        if len(starts) < len(line_starts):
+            offsets = line_offsets[np.searchsorted(line_starts, starts)]
         if len(offsets) and header.is_first(int(offsets[0])):
             problem = header.check(data[starts[0] : ends[0]], int(offsets[0]))
             if problem:

@@ -19,12 +19,11 @@ import pytest
 from command_line import apnc, facts, table
 
 from apnc import hdfs
-from apnc.blocks import Block, pack, unpack
 from apnc.embed import EmbedMap, PredictMap
 from apnc.embeddings.base import KernelEmbedding
 from apnc.engines.hadoop import HadoopEngine
 from apnc.engines.in_process import InProcessEngine
-from apnc.errors import InputError, StageError
+from apnc.errors import InputError
 from apnc.kernels import make_kernel
 from apnc.kmeans import AssignMap, KMeansFold
 from apnc.pipeline import Listener, Run, train
@@ -170,7 +169,8 @@ def test_local_svmlight_is_brought_to_hdfs_in_small_blocks(on_cluster, rows, tmp
     (folder / "a[1],{b}.svm").write_text(_svmlight(rows[:500]))
     (folder / "b.svm.gz").write_bytes(gzip.compress(_svmlight(rows[500:]).encode()))
     settings = _settings(method="stable")
-    run, labels = _sampled_and_predicted(InProcessEngine(describe([str(folder)])), describe([str(folder)]), settings)
+    here = describe([str(folder)])
+    run, labels = _sampled_and_predicted(InProcessEngine(here), here, settings)
     data = describe([str(folder)])
     engine = HadoopEngine(data, _options(jobconf={"dfs.blocksize": str(BLOCK)}))
     found_run, found = _sampled_and_predicted(engine, data, settings)
@@ -190,7 +190,8 @@ def test_what_hadoop_does_not_read_goes_by_units(on_cluster, rows, tmp_path, kin
             text = _lines(some).encode()
             path.write_bytes(bz2.compress(text[:2000]) + bz2.compress(text[2000:]))
         on_cluster.put(f"/{kind}/{path.name}", path.read_bytes(), blocksize=BLOCK)
-    run, labels = _sampled_and_predicted(InProcessEngine(describe([str(tmp_path)])), describe([str(tmp_path)]), _settings())
+    here = describe([str(tmp_path)])
+    run, labels = _sampled_and_predicted(InProcessEngine(here), here, _settings())
     data = describe([f"hdfs:///{kind}"])
     engine = HadoopEngine(data, _options(), splits=3)
     found_run, found = _sampled_and_predicted(engine, data, _settings())
@@ -280,8 +281,8 @@ def test_stages_one_by_one_and_labels_collected_later(on_cluster, table_file, tm
 
 
 def test_a_job_by_itself(on_cluster, table_file, tmp_path):
-    args = [sys.executable, "-m", "mr_jobs.sample", "-r", "hadoop", "--python-bin", sys.executable, "--sample", "600"]
-    args += ["--label-column", "class", "--id-column", "id", "--output", "sample.npz", os.path.relpath(table_file, tmp_path)]
+    args = [sys.executable, "-m", "mr_jobs.sample", "-r", "hadoop", "--python-bin", sys.executable]
+    args += ["--sample", "600", *COLUMNS, "--output", "sample.npz", os.path.relpath(table_file, tmp_path)]
     root = str(Path(__file__).parents[2])
     done = subprocess.run(
         args, cwd=tmp_path, env=on_cluster.env | {"PYTHONPATH": root}, capture_output=True, text=True, timeout=300
@@ -430,7 +431,8 @@ def test_bad_rows_found_by_tasks_are_told_as_by_the_other_engines(on_cluster, tm
     path = tmp_path / "x.csv"
     path.write_text("1,2\n3,oops\n5,6\n")
     outcome = apnc("cluster", path, "-k", "2", "-o", tmp_path / "out", *ON_HADOOP)
-    assert outcome.refused("x.csv line 2, column 2", "'oops'") == apnc("cluster", path, "-k", "2", "-o", tmp_path / "out").err
+    here = apnc("cluster", path, "-k", "2", "-o", tmp_path / "out")
+    assert outcome.refused("x.csv line 2, column 2", "'oops'") == here.err
     _nothing_left(on_cluster)
 
 
@@ -444,9 +446,9 @@ class _Driver:
         self.cluster = cluster
         env = cluster.env | {"PYTHONPATH": str(Path(__file__).parents[2])}
         self.before = {a["id"] for a in cluster.applications()}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "apnc.cli", *map(str, argv)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        command = [sys.executable, "-m", "apnc.cli", *map(str, argv)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(command, env=env, text=True, **pipes)
 
     def application(self, name, nth=1):
         """Wait until the nth application of a name runs, and return its id."""

@@ -1,0 +1,291 @@
+"""Settings of Hadoop's jobs, what streaming brings to a task, and what is made of a failed one: without a cluster."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import mr_jobs.base
+from apnc import hadoop_settings
+from apnc.embed import EmbedMap, PredictMap
+from apnc.embeddings.base import KernelEmbedding
+from apnc.embeddings.stored import stored_embedding
+from apnc.errors import InputError
+from apnc.hadoop_settings import (
+    BYTES_PER_MAP,
+    LOSSES,
+    READING,
+    START_UP,
+    UNIT_BYTES,
+    map_tasks,
+    needs_of,
+    parsed_jobconf,
+    reduce_tasks,
+    settings_for,
+)
+from apnc.kernels import make_kernel
+from apnc.kmeans import AssignMap, KMeansFold
+from apnc.model import save_npz
+from apnc.readers import streamed
+from apnc.readers.detect import describe
+from apnc.readers.text import TextParser, first_data_line
+from apnc.sampling import SampleFold
+from apnc.scaling import Scaler
+from mr_jobs.cluster import counted
+from mr_jobs.kmeans import KMeansJob
+from mr_jobs.yarn import Attempt, explained, last_traceback
+
+
+def _embed(l=100, d=20, m=50, q=1):
+    rng = np.random.default_rng(0)
+    blocks = [rng.normal(size=(l, d)) for _ in range(q)], [rng.normal(size=(m, l)) for _ in range(q)]
+    embedding = KernelEmbedding(make_kernel("rbf", {"sigma": 2.0}), *blocks)
+    return EmbedMap(embedding, Scaler("none", None, None), d, False)
+
+
+# Settings
+
+
+@pytest.mark.parametrize("setting", [*START_UP, *READING, *LOSSES])
+def test_every_setting_has_a_reason(setting):
+    assert setting.reason
+    assert "." in setting.name
+
+
+def _map_mb(step, row_bytes=100):
+    return int(settings_for(needs_of(step, row_bytes), maps=1, reduces=1)["mapreduce.map.memory.mb"])
+
+
+def test_memory_grows_with_what_a_task_holds_and_with_nothing_else():
+    small, wide = KMeansFold(np.zeros((1, 10, 50))), KMeansFold(np.zeros((10, 1000, 500)))
+    assert _map_mb(small) <= 640
+    assert _map_mb(wide) > _map_mb(small) + 5 * 10 * 1000 * 500 * 8 / 2**20 * 0.9
+    assert _map_mb(_embed(l=2000, d=2000, m=2000)) > _map_mb(_embed()) + 2 * 2 * 2000 * 2000 * 8 / 2**20 * 0.9
+    # blocks are loaded one at a time
+    assert _map_mb(_embed(l=2000, d=2000, m=200, q=3)) < _map_mb(_embed(l=2000, d=2000, m=200)) + 256
+    fold = SampleFold(0, 10_000, width=1000)
+    assert needs_of(fold, 100).reduce > 10_000 * 1000 * 8
+    assert needs_of(PredictMap(_embed(), AssignMap(np.zeros((3, 50)))), 100).map > 0
+
+
+def test_heaps_hold_the_longest_line_and_containers_hold_the_heap():
+    step = _embed()
+    settings = settings_for(needs_of(step, 100), maps=3, reduces=0, replication=1)
+    heap = int(settings["mapreduce.map.java.opts"].rpartition("-Xmx")[2].rstrip("m"))
+    assert heap * 2**20 > 2 * needs_of(step, 100).record
+    assert int(settings["mapreduce.map.memory.mb"]) > heap + hadoop_settings.PYTHON_MB
+    assert settings["mapreduce.job.reduces"] == "0"
+    assert settings["dfs.replication"] == "1"
+    assert "mapreduce.reduce.memory.mb" not in settings
+
+
+def test_tasks_are_as_many_as_the_cluster_runs_and_the_input_is_worth():
+    assert map_tasks(0, 100) == 1
+    assert map_tasks(BYTES_PER_MAP - 1, 100) == 1
+    assert map_tasks(5 * BYTES_PER_MAP, 100) == 5
+    assert map_tasks(10 * UNIT_BYTES, 8) == 10
+    assert map_tasks(10 * UNIT_BYTES, 8, wanted=3) == 3
+    assert reduce_tasks(KMeansFold(np.zeros((1, 10, 50))), 1000, 50) == 1
+    assert reduce_tasks(KMeansFold(np.zeros((10, 1000, 500))), 100, 16) == 16
+
+
+def test_large_sums_travel_in_pieces_and_come_back_whole(monkeypatch):
+    monkeypatch.setattr("mr_jobs.kmeans.PART_BYTES", 8 * 5 * 3)
+    part = {"sums": np.arange(40.0).reshape(8, 5), "counts": np.arange(8)}
+    pieces = dict(KMeansJob.split("run-0", part))
+    assert sorted(pieces) == ["run-0/000000", "run-0/000001", "run-0/000002"]
+    rows = {"rows": 7}
+    whole = KMeansJob.joined(dict(reversed(pieces.items())) | {"rows": rows})
+    assert whole["rows"] == rows
+    assert all(np.array_equal(whole["run-0"][name], part[name]) for name in part)
+
+
+def test_jobconf_is_name_and_value():
+    assert parsed_jobconf(["a.b=c=d", "x=", "a.b=e"]) == {"a.b": "e", "x": ""}
+    for bad in ("a.b", "=c"):
+        with pytest.raises(InputError, match="NAME=VALUE is needed"):
+            parsed_jobconf([bad])
+
+
+def test_counters_are_few_and_of_fixed_names():
+    counters = {"Job Counters ": {"Launched map tasks": 3, "Data-local map tasks": 2}, "apnc": {"rows": 7}}
+    found = counted(counters, read_by_tasks=100)
+    assert (found["launched_maps"], found["data_local_maps"], found["rows"], found["bytes_read"]) == (3, 2, 7, 100)
+    assert set(found) == set(counted({}))
+
+
+# What streaming brings
+
+
+def _streaming(content: bytes, start=0) -> bytes:
+    """Return what Hadoop writes to a map task that reads all of a file: a mark at the start is dropped."""
+    lines, out, offset = content.split(b"\n"), [], 0
+    for line in lines[:-1] if lines[-1] == b"" else lines:
+        shown = line[3:] if offset == 0 and line.startswith(b"\xef\xbb\xbf") else line
+        if offset >= start:
+            out.append(b"%d\t%s\n" % (offset, shown))
+        offset += len(line) + 1
+    return b"".join(out)
+
+
+CONTENTS = {
+    "plain": b"1,2\n3,4\n5,6",
+    "header": b"a,b\n1,2\r\n\n# c\n3,4\n" + b"".join(b"%d,%d\n" % (i, i) for i in range(3000)),
+    "mark": b"\xef\xbb\xbfa,b\n1,2\r\n\n# c\n3,4\nx,\xe4\n",
+    "mark and no header": b"\xef\xbb\xbf1,2\n3,4\n\n\n\n5,x\n",
+    "tabs": b"\n\n#s\na\tb\n1\t2\n3\t4\n",
+    "carriage returns": b"1,2\n3\r4,5\n6,7\r\n",
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize("size", [7, 50, 1 << 20])
+def test_lines_after_their_offsets_make_the_rows_of_the_file(tmp_path, monkeypatch, name, size):
+    path = tmp_path / "x.csv"
+    path.write_bytes(CONTENTS[name])
+    data = describe([str(path)])
+    first = first_data_line(str(path), TextParser.blanks)[0]
+    expected = [b for unit in data.units(1 << 30) for b in data.blocks(unit, 1000)]
+    monkeypatch.setattr(streamed, "READ_BYTES", size)
+    lines = io.BytesIO(_streaming(CONTENTS[name]))
+    files = {str(path): ["x.csv", first if data.spec.header != "no" else None]}
+    found = list(streamed.blocks(data.spec, lines, files, 1000, f"hdfs://node:8020{path}"))
+    for part in ("offsets", "bad"):
+        assert np.array_equal(*(np.concatenate([getattr(b, part) for b in blocks]) for blocks in (found, expected)))
+    assert np.array_equal(*(np.concatenate([b.x for b in blocks]) for blocks in (found, expected)))
+    assert sum((b.rules for b in found), start=type(found[0].rules)()) == sum(
+        (b.rules for b in expected), start=type(found[0].rules)()
+    )
+
+
+def test_a_header_is_known_by_its_place_not_by_being_first_in_a_split(tmp_path):
+    path = tmp_path / "x.csv"
+    content = b"a,b\n1,2\na,b\n3,4\n"
+    path.write_bytes(content)
+    spec = describe([str(path)]).spec
+    lines = io.BytesIO(_streaming(content, start=8))
+    (block,) = streamed.blocks(spec, lines, {str(path): ["x.csv", 0]}, 100, str(path))
+    assert block.bad.tolist() == [8]
+    assert block.offsets.tolist() == [12]
+
+
+def test_a_name_that_java_could_not_encode_is_found():
+    spec = describe_spec()
+    files = {"/a/données.csv": ["données.csv", None], "/a/b.csv": ["b.csv", None]}
+    (block,) = streamed.blocks(spec, io.BytesIO(b"0\t1,2\n"), files, 100, "hdfs://n:1/a/donn?es.csv")
+    assert block.source == "données.csv"
+    with pytest.raises(ValueError, match="no file of the input"):
+        list(streamed.blocks(spec, io.BytesIO(b"0\t1,2\n"), files, 100, "hdfs://n:1/a/c.csv"))
+
+
+def describe_spec():
+    from apnc.readers import InputSpec
+
+    return InputSpec("csv", columns=2, width=2)
+
+
+def test_a_split_without_lines_has_no_blocks():
+    assert list(streamed.blocks(describe_spec(), io.BytesIO(b""), {"/x": ["x", 0]}, 100, "/x")) == []
+
+
+def test_blocks_left_in_the_file_embed_as_those_in_memory(tmp_path):
+    for q in (1, 3):
+        step = _embed(q=q)
+        save_npz(tmp_path / "pass.npz", step.to_dict())
+        stored = stored_embedding(tmp_path / "pass.npz")
+        if q == 1:
+            assert stored is None
+            continue
+        _, embedding = stored
+        x = np.random.default_rng(1).normal(size=(30, 20))
+        assert np.array_equal(embedding.transform(x), step.embedding.transform(x))
+        assert (embedding.dim, embedding.widest) == (step.embedding.dim, step.embedding.widest)
+
+
+# Signs of life
+
+
+def test_a_task_that_thinks_says_that_it_lives(monkeypatch):
+    monkeypatch.setattr(mr_jobs.base, "IS_TASK", True)
+    monkeypatch.setattr(hadoop_settings, "HEARTBEAT_SECONDS", 0.02)
+    job = KMeansJob(["--mapper", "--step-num", "0"]).sandbox()
+    with mr_jobs.base._heartbeats(job):
+        deadline = time.monotonic() + 10
+        while not job.stderr.getvalue() and time.monotonic() < deadline:
+            matrix = np.random.default_rng(0).normal(size=(300, 300))
+            np.linalg.eigh(matrix @ matrix.T)
+    said = job.stderr.getvalue().splitlines()
+    assert said
+    assert set(said) == {b"reporter:status:kmeans: 0 rows"}
+    time.sleep(0.1)
+    assert job.stderr.getvalue().splitlines() == said  # and no more once it is over
+
+
+# Why a task failed
+
+TRACEBACK = """\
+some line
+Traceback (most recent call last):
+  File "/data/nm0/usercache/me/appcache/application_1_1/container_1_1_01_000002/mr_jobs/kmeans.py", line 5, in work
+    x
+ValueError: first
+another line
+Traceback (most recent call last):
+  File "/data/nm0/usercache/me/appcache/application_1_1/container_1_1_01_000002/apnc/kmeans.py", line 7, in closest
+    y
+ValueError: boom
+the end
+"""
+
+
+def test_the_last_traceback_is_taken_and_shown_without_the_containers_folders():
+    found = last_traceback(TRACEBACK)
+    assert found.splitlines()[-1] == "ValueError: boom"
+    assert '  File "apnc/kmeans.py", line 7, in closest' in found
+    assert found.count("Traceback") == 1
+    assert last_traceback("nothing of the kind") == ""
+
+
+EXPLANATIONS = [
+    ("", TRACEBACK, ["ValueError: boom (apnc/kmeans.py line 7, in closest)"]),
+    (
+        "",
+        "Traceback (most recent call last):\n  File \"x.py\", line 1, in f\nModuleNotFoundError: No module named 'numpy.x'",
+        ["package numpy is missing", "--python-bin"],
+    ),
+    (
+        "Container killed: is running beyond the 'PHYSICAL' memory limit. Current usage: 600 MB of 512 MB physical "
+        "memory used; 2 GB of 3 GB virtual memory used.",
+        "",
+        ["beyond physical memory limits (600 MB of 512 MB used)", "--jobconf mapreduce.map.memory.mb=1024"],
+    ),
+    ("PipeMapRed.waitOutputThreads(): subprocess failed with code 137", "", ["killed (code 137)", "memory.mb=1024"]),
+    (
+        'java.io.IOException: Cannot run program "/x/py": error=2, No such file',
+        "",
+        ["code 127", "/x/py", "--python-bin"],
+    ),
+    ("subprocess failed with code 127", "", ["code 127", "--python-bin"]),
+    ("Error: java.io.EOFException: Unexpected end of input stream", "", ["compressed file is damaged or not complete"]),
+    ("subprocess failed with code 7", "reporter:status:x\nlast words\n", ["ended with code 7: last words"]),
+    ("Error: java.io.IOException: odd\n\tat a.b.C", "", ["java.io.IOException: odd"]),
+    ("", "", ["no log tells"]),
+]
+
+
+@pytest.mark.parametrize(("said", "log", "parts"), EXPLANATIONS)
+def test_a_failure_is_explained_with_what_to_do(said, log, parts):
+    attempt = Attempt("attempt_1_1_m_000000_0", "node:8042", "container_1_1_01_000002", said, log)
+    cause, _ = explained(attempt, "/x/py", {"mapreduce.map.memory.mb": "512"})
+    for part in parts:
+        assert part in cause, cause
+
+
+def test_the_setting_of_a_reducers_memory_is_named_for_a_reducer():
+    attempt = Attempt("attempt_1_1_r_000000_0", diagnostics="subprocess failed with code 137")
+    cause, _ = explained(attempt, sys.executable, {"mapreduce.reduce.memory.mb": "2048"})
+    assert "--jobconf mapreduce.reduce.memory.mb=4096" in cause
