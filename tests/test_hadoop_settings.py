@@ -254,7 +254,7 @@ EXPLANATIONS = [
     ("", TRACEBACK, ["ValueError: boom (apnc/kmeans.py line 7, in closest)"]),
     (
         "",
-        "Traceback (most recent call last):\n  File \"x.py\", line 1, in f\nModuleNotFoundError: No module named 'numpy.x'",
+        "Traceback (most recent call last):\n  File \"x.py\", line 1\nModuleNotFoundError: No module named 'numpy.x'",
         ["package numpy is missing", "--python-bin"],
     ),
     (
