@@ -27,6 +27,7 @@ class TerminalListener(Listener):
         self._detail = ""
         self._passes = 0
         self._place = ""
+        self._done = 0
         self._progress = Progress(
             TextColumn("{task.description:<10}"),
             BarColumn(bar_width=None),
@@ -51,11 +52,12 @@ class TerminalListener(Listener):
         if name == "kmeans":
             self._passes += 1
             detail = f"pass {self._passes}{self._detail}"
+        self._done = 0
         self._task = self._progress.add_task(NAMES.get(name, name), total=self._rows, detail=detail)
 
     def rows(self, done):
-        task = self._progress.tasks[-1]
-        reached = task.completed + done
+        self._done += done
+        reached = self._done
         # the first estimate of the number of rows is on the low side
         self._progress.update(self._task, completed=reached, total=max(reached, self._rows))
 

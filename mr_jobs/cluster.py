@@ -72,6 +72,8 @@ class HadoopOptions:
         Folder on HDFS in which runs have theirs; ``tmp/apnc`` in the user's home by default.
     replication : int or None
         Of intermediates.
+    combiner : bool
+        Start the combiner of a job that has one. Map tasks have summed already, so that it finds nothing to do.
     runner_args : list of str
         More options of mrjob's.
     """
@@ -82,6 +84,7 @@ class HadoopOptions:
     jobconf: dict = field(default_factory=dict)
     work: str | None = None
     replication: int | None = None
+    combiner: bool = False
     runner_args: list = field(default_factory=list)
 
 
@@ -213,6 +216,7 @@ class ClusterLauncher:
             job = job_class(args)
             job.packages = self._packages()
             job.settings = settings
+            job.combines = self.options.combiner and getattr(job, "combines", False)
             job.input_format = NLINE if source.kind == UNITS else None
             runner = job.make_runner()
         except ValueError as error:
