@@ -405,7 +405,11 @@ class Cluster:
         for application in self.applications():
             if application["state"] not in ("FINISHED", "FAILED", "KILLED"):
                 self.kill_application(application["id"])
-        _end([pid for pid in _pids() if self._is_orphan(pid)], self._is_orphan, 0)
+        # More than once: what a NodeManager ends loses its shell first, and is an orphan only then.
+        deadline = time.monotonic() + 30
+        while (orphans := [pid for pid in _pids() if self._is_orphan(pid)]) and time.monotonic() < deadline:
+            _end(orphans, self._is_orphan, 0)
+            time.sleep(0.2)
 
     def _is_ready(self, name: str):
         kind = name[:2]

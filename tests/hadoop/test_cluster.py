@@ -182,7 +182,7 @@ def test_killed_nodemanager_leaves_orphans_until_healed(cluster, tmp_path):
         assert cluster.active_nodemanagers() == {"nm0", "nm1"}
         assert {c.pid for c in orphans} <= {c.pid for c in cluster.orphans()}  # the new one does not know them
         cluster.heal()
-    assert not cluster.orphans()
+    wait_for(lambda: not cluster.orphans())
     assert not cluster.applications("NEW,SUBMITTED,ACCEPTED,RUNNING")
     wait_for(lambda: not cluster.running_containers() and not cluster.task_pythons())
 
