@@ -16,7 +16,7 @@ from apnc.errors import InputError, warn
 from apnc.kmeans import best_run
 from apnc.model import Model
 from apnc.sampling import Sample, SampleFold
-from apnc.scaling import Scaler
+from apnc.scaling import BY_COLUMN, Scaler
 from apnc.seeding import random_centroids, sample_objectives, seed_centroids, settled_objective
 from apnc.settings import Settings
 
@@ -45,7 +45,7 @@ class CoefficientsFold(SampleFold):
     finish_in_reducer = True
 
     def __init__(self, settings: Settings, threshold, width=None, threads=None):
-        super().__init__(settings.seed, settings.sample_rows, threshold, width)
+        super().__init__(settings.seed, settings.sample_rows, threshold, width, settings.scale in BY_COLUMN)
         self.settings, self.threads = settings, threads
 
     def finish(self, state):

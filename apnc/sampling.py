@@ -36,7 +36,8 @@ class Sample:
     count : int
         Usable rows in the whole input.
     statistics : dict
-        count, and per column mean, m2 (sum of squared deviations), min, max over all usable rows.
+        count and width, and per column mean, m2 (sum of squared deviations), min, max over all usable rows where
+        they were asked for.
     problems : list of Problem
         The first bad rows in input order as far as one pass can know it: smallest (source, offset).
     rules : Counter
@@ -109,12 +110,15 @@ class SampleFold(Fold):
         Rows of larger hash are not kept, which bounds what a task forwards.
     width : int or None
         Number of features where it is known before the pass.
+    columns : bool
+        Sum up each column: what some kinds of scaling need, and most of what the pass costs.
     """
 
     stage = "sample"
 
-    def __init__(self, seed, size, threshold=EVERYTHING, width=None):
+    def __init__(self, seed, size, threshold=EVERYTHING, width=None, columns=True):
         self.seed, self.size, self.threshold, self.width = seed, size, np.uint64(threshold), width
+        self.columns = columns
 
     def rows_per_block(self):
         return rows_per_block(self.width or 1)
@@ -128,7 +132,7 @@ class SampleFold(Fold):
             "rows": [],
             "problems": [asdict(p) for p in block.problems],
             "rules": dict(block.rules),
-            "statistics": column_statistics(block.x),
+            "statistics": column_statistics(block.x) if self.columns else row_statistics(block.x),
         }
         if block.n:
             hashes = row_hashes(self.seed, "sample", block.source, block.offsets)
@@ -192,7 +196,7 @@ class SampleFold(Fold):
         }
 
     def finish(self, state: State) -> Sample:
-        part = state.get("sample") or {"rows": [], "problems": [], "rules": {}, "statistics": {"count": 0}}
+        part = state.get("sample") or {"rows": [], "problems": [], "rules": {}, "statistics": {"count": 0, "width": 0}}
         statistics = part["statistics"]
         count = int(statistics["count"])
         problems, rules = [Problem(**p) for p in part["problems"]], Counter(part["rules"])
@@ -201,8 +205,8 @@ class SampleFold(Fold):
             return Sample(np.empty((0, 0)), empty, empty, [], None, count, statistics, problems, rules, count == 0)
         rows = self._smallest(part["rows"])
         x = rows["x"]
-        if is_sparse(x) and x.shape[1] < len(statistics["mean"]):
-            x.resize(x.shape[0], len(statistics["mean"]))
+        if is_sparse(x) and x.shape[1] < statistics["width"]:
+            x.resize(x.shape[0], statistics["width"])
         return Sample(
             x,
             rows["offset"],
@@ -234,12 +238,18 @@ def _first(problems):
     return sorted(problems, key=lambda p: (not p["fatal"], p["source"], p["offset"]))[:KEPT_PROBLEMS]
 
 
+def row_statistics(x) -> dict:
+    """Return the count and the width of rows."""
+    return {"count": x.shape[0], "width": x.shape[1]}
+
+
 def column_statistics(x) -> dict:
-    """Return count, mean, m2, min and max of each column, the sums in float64."""
+    """Return count and width, and mean, m2, min and max of each column, the sums in float64."""
     n, d = x.shape
     if n == 0:
         zero = np.zeros(d)
-        return {"count": 0, "mean": zero, "m2": zero.copy(), "min": zero + np.inf, "max": zero - np.inf}
+        columns = {"mean": zero, "m2": zero.copy(), "min": zero + np.inf, "max": zero - np.inf}
+        return row_statistics(x) | columns
     if is_sparse(x):
         data = x.data.astype(np.float64)
         mean = np.bincount(x.indices, data, d) / n
@@ -250,8 +260,7 @@ def column_statistics(x) -> dict:
         low, high = np.full(d, np.inf), np.full(d, -np.inf)
         np.minimum.at(low, x.indices, data)
         np.maximum.at(high, x.indices, data)
-        return {
-            "count": n,
+        return row_statistics(x) | {
             "mean": mean,
             "m2": m2,
             "min": np.where(full, low, np.minimum(low, 0)),
@@ -263,19 +272,21 @@ def column_statistics(x) -> dict:
     shift = mean - mean.astype(x.dtype)
     m2 = np.einsum("ij,ij->j", centred, centred, dtype=np.float64) - n * shift * shift
     low, high = (bound.astype(np.float64) for bound in (x.min(axis=0), x.max(axis=0)))
-    return {"count": n, "mean": mean, "m2": np.maximum(m2, 0), "min": low, "max": high}
+    return row_statistics(x) | {"mean": mean, "m2": np.maximum(m2, 0), "min": low, "max": high}
 
 
 def merge_statistics(a: dict, b: dict) -> dict:
     """Return the statistics of both sets of rows (Chan, Golub and LeVeque 1983); the narrower one is padded."""
     if not b["count"] or not a["count"]:
         return a if a["count"] else b
-    width = max(len(a["mean"]), len(b["mean"]))
+    n, width = a["count"] + b["count"], max(a["width"], b["width"])
+    if "mean" not in a:
+        return {"count": n, "width": width}
     a, b = _widen(a, width), _widen(b, width)
-    n = a["count"] + b["count"]
     delta = b["mean"] - a["mean"]
     return {
         "count": n,
+        "width": width,
         "mean": a["mean"] + delta * (b["count"] / n),
         "m2": a["m2"] + b["m2"] + delta * delta * (a["count"] * b["count"] / n),
         "min": np.minimum(a["min"], b["min"]),
@@ -285,7 +296,7 @@ def merge_statistics(a: dict, b: dict) -> dict:
 
 def _widen(s, width):
     """Add columns in which all rows so far are zero."""
-    missing = width - len(s["mean"])
+    missing = width - s["width"]
     if not missing:
         return s
-    return {k: v if k == "count" else np.concatenate([v, np.zeros(missing)]) for k, v in s.items()}
+    return {k: np.concatenate([v, np.zeros(missing)]) if isinstance(v, np.ndarray) else v for k, v in s.items()}

@@ -8,6 +8,7 @@ from apnc.errors import warn
 from apnc.kernels import is_sparse, unit_rows
 
 SCALES = ("none", "unit", "standard", "minmax")
+BY_COLUMN = ("standard", "minmax")
 
 
 class Scaler:
@@ -26,7 +27,7 @@ class Scaler:
     @classmethod
     def from_statistics(cls, kind, statistics, sparse) -> Scaler:
         """Return the scaler for column statistics (count, mean, m2, min, max) of the whole input."""
-        if kind in ("none", "unit"):
+        if kind not in BY_COLUMN:
             return cls(kind)
         if kind == "standard":
             shift, spread = statistics["mean"], np.sqrt(statistics["m2"] / max(1, statistics["count"]))

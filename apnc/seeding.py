@@ -16,9 +16,11 @@ from apnc.hashing import generator
 from apnc.kmeans import KMeansFold, updated
 from apnc.passes import merge_states
 
-BLOCK_ROWS = 1024
+BLOCK_ROWS = 640  # a quarter of the default sample is then four blocks
 MAX_ITERATIONS = 100
 TOLERANCE = 1e-4
+QUARTER_TOLERANCE = 1e-3  # goes on with the whole sample anyway
+RACE = 2  # iterations between two halvings of the starts that go on
 ROWS_PER_CLUSTER = 32
 
 
@@ -37,13 +39,14 @@ def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1,
     weights : ndarray, shape (s,), optional
     threads : int
     wanted : int, optional
-        Centroid sets of which only the best will be used; all R by default. Fewer let the worse half of the starts end
-        after the first quarter of the sample: they seldom overtake the better half on all of it.
+        Centroid sets of which only the best will be used; all R by default. Fewer make a race of it: the worse half of
+        the starts ends after the first quarter of the sample, and of those left after every second iteration on all of
+        it, until ``wanted`` are left. They seldom overtake the better half.
 
     Returns
     -------
     centroids : ndarray, shape (R', k, m)
-        R' = R, or max(wanted, R/2) where the worse half ended early.
+        R' = R, or max(wanted, R/2) where the worse half ended with the first quarter.
     objectives : ndarray, shape (R',)
         Σ e² on the sample.
     """
@@ -55,11 +58,10 @@ def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1,
         if first < ROWS_PER_CLUSTER * k:
             return _lloyd(whole, _plus_plus(whole, k, restarts, seed))
         quarter = _Blocks(y[:first], None if weights is None else weights[:first], metric, pool)
-        centroids, objectives = _lloyd(quarter, _plus_plus(quarter, k, restarts, seed))
+        centroids, objectives = _lloyd(quarter, _plus_plus(quarter, k, restarts, seed), QUARTER_TOLERANCE)
         if wanted is not None:
-            going = np.argsort(objectives, kind="stable")[: max(wanted, -(-restarts // 2))]
-            centroids = centroids[np.sort(going)]
-        return _lloyd(whole, centroids)
+            centroids = centroids[_better_half(objectives, wanted)]
+        return _lloyd(whole, centroids, wanted=wanted)
 
 
 def settled_objective(y, centroids, metric, weights=None, threads=1):
@@ -164,17 +166,27 @@ def _draw(mass, count, rng):
     return np.minimum(np.searchsorted(total, rng.random(count) * total[-1], side="right"), len(mass) - 1)
 
 
-def _lloyd(blocks, centroids):
-    """Return the best centroids of each run under Lloyd's iterations on the sample, and their objectives."""
+def _better_half(objectives, wanted):
+    """Return the indices of the lower half of the objectives, of ``wanted`` at least, in their order."""
+    return np.sort(np.argsort(objectives, kind="stable")[: max(wanted, -(-len(objectives) // 2))])
+
+
+def _lloyd(blocks, centroids, tolerance=TOLERANCE, wanted=None):
+    """Return the best centroids of each run under Lloyd's iterations on the sample, and their objectives.
+
+    With ``wanted`` the worse half of the runs that still move ends every `RACE` iterations.
+    """
     best, lowest = centroids.copy(), np.full(len(centroids), np.inf)
     active, current = np.arange(len(centroids)), centroids
-    for _ in range(MAX_ITERATIONS):
+    for iteration in range(1, MAX_ITERATIONS + 1):
         result = blocks.fold(current)
         gain = lowest[active] - result.objectives
         better = gain > 0
         best[active[better]], lowest[active[better]] = current[better], result.objectives[better]
         moved, refilled = updated(result, current, blocks.y, blocks.metric)
-        going = (gain > TOLERANCE * result.objectives) | (refilled > 0)
+        going = (gain > tolerance * result.objectives) | (refilled > 0)
+        if wanted is not None and iteration % RACE == 0:
+            going &= np.isin(np.arange(len(active)), _better_half(lowest[active], wanted))
         if not going.any():
             break
         active, current = active[going], moved[going]

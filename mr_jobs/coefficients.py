@@ -29,8 +29,10 @@ class CoefficientsJob(FoldJob):
         settings = Settings.from_dict(described.pop("settings"))
         if self.options.run_mapper:  # the same map as of the sample, and no more imports
             from apnc.sampling import SampleFold
+            from apnc.scaling import BY_COLUMN
 
-            return SampleFold(settings.seed, settings.sample_rows, described["threshold"], described["width"])
+            columns = settings.scale in BY_COLUMN
+            return SampleFold(settings.seed, settings.sample_rows, described["threshold"], described["width"], columns)
         from apnc.coefficients import CoefficientsFold
 
         return CoefficientsFold(settings, **described)
