@@ -1,4 +1,7 @@
-"""Options that commands and jobs share: how the input is read, the embedding, k-means."""
+"""Options that commands and jobs share: how the input is read, the embedding, k-means.
+
+Functions that add options take anything with `argparse`'s ``add_argument_group``, mrjob's own parser included.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 from apnc.errors import InputError
 from apnc.kernels import nearest_name
 from apnc.readers.detect import describe
+from apnc.readers.files import is_remote
 from apnc.runs import explained
 from apnc.settings import Settings
 
@@ -44,18 +48,17 @@ def add_bad_rows(parser):
     parser.add_argument("--on-bad-row", default="fail", metavar="WHAT", help="fail (default) or skip")
 
 
-def add_method(parser):
-    """Add the options of the embedding."""
+def add_method(parser, several=True):
+    """Add the options of the embedding; ``several`` values may follow one --kernel-params, unless inputs may too."""
     group = parser.add_argument_group("the embedding")
     group.add_argument("--method", default="nystrom", metavar="NAME", help="see apnc methods; nystrom by default")
     group.add_argument("--kernel", default="rbf", metavar="NAME", help="see apnc kernels; rbf by default")
     group.add_argument(
         "--kernel-params",
-        nargs="+",
-        action="extend",
+        **({"nargs": "+", "action": "extend"} if several else {"action": "append"}),
         default=[],
         metavar="NAME=VALUE",
-        help="such as sigma=auto, sigma=auto*0.2, gamma=0.5, degree=5",
+        help="such as sigma=auto, sigma=auto*0.2, gamma=0.5, degree=5; repeatable",
     )
     group.add_argument("--landmarks", type=int, default=500, metavar="L", help="l, over all blocks (500)")
     group.add_argument("--landmark-selection", default="uniform", metavar="NAME", help="uniform")
@@ -69,10 +72,13 @@ def add_method(parser):
     group.add_argument("--scale", default="none", metavar="HOW", help="none (default), unit, standard or minmax")
 
 
-def add_kmeans(parser):
+def add_kmeans(parser, k_required=True):
     """Add the options of k-means."""
     group = parser.add_argument_group("k-means")
-    group.add_argument("-k", type=int, required=True, metavar="K", help="number of clusters")
+    if k_required:
+        group.add_argument("-k", type=int, required=True, metavar="K", help="number of clusters")
+    else:
+        group.add_argument("-k", type=int, default=Settings.k, metavar="K", help=f"number of clusters ({Settings.k})")
     group.add_argument("--passes", type=int, default=20, metavar="N", help="full passes at most (20)")
     group.add_argument(
         "--tol", type=float, metavar="X", help="relative gain that ends the passes (1e-4; 0 with random)"
@@ -164,9 +170,11 @@ def hadoop_options(options):
     )
 
 
-def described_input(options):
-    """Return the input that parsed options name."""
-    return describe(options.inputs, **{name: getattr(options, name) for name in INPUT_OPTIONS})
+def described_input(options, inputs=None):
+    """Return the input that parsed options name, or the one given, read as they say."""
+    return describe(
+        options.inputs if inputs is None else inputs, **{name: getattr(options, name) for name in INPUT_OPTIONS}
+    )
 
 
 def settings_from(options) -> Settings:
@@ -179,13 +187,24 @@ def settings_from(options) -> Settings:
     """
     names = [name for name in Settings().to_dict() if name not in NOT_OPTIONS and hasattr(options, name)]
     values = {name: getattr(options, name) for name in names}
-    values["kernel_params"] = dict(_name_and_value(text) for text in getattr(options, "kernel_params", ()))
+    given = getattr(options, "kernel_params", ())
+    values["kernel_params"] = dict(_name_and_value(pair) for text in given for pair in text.split() or [text])
     init = getattr(options, "init", "sample")
     if init in ("sample", "random"):
         values["init"] = init
     else:
         values |= {"init": "rows", "init_rows": _init_rows(init)}
     return Settings(**values).check()
+
+
+def sample_settings(options) -> Settings:
+    """Return the checked settings of a sample that is taken by itself, for coefficients of any size.
+
+    Its rows are the ones asked for: later, landmarks and clusters may be as many as it has.
+    """
+    settings = settings_from(options)
+    settings.k = settings.landmarks = 1
+    return settings
 
 
 def _name_and_value(text):
@@ -196,7 +215,7 @@ def _name_and_value(text):
 
 
 def _init_rows(path):
-    if not path or not Path(path).exists():
+    if not path or not (is_remote(path) or Path(path).exists()):
         raise InputError(f"--init {path}: there is no such file; sample, random or a file of K rows is needed")
     try:
         data = describe([path])

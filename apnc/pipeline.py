@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from apnc.convergence import advance
 from apnc.embeddings import make_method
 from apnc.model import Model
-from apnc.sampling import EVERYTHING, Sample, hash_threshold
+from apnc.sampling import EVERYTHING, Sample, SampleFold, hash_threshold
 from apnc.settings import Settings
 
 
@@ -76,6 +77,22 @@ class Run:
             self.embedded = True
         elif stage == "kmeans":
             advance(self.model, result)
+
+
+def take_sample(run: Run, fold: Callable[[SampleFold], Sample]) -> Sample:
+    """Return the sample alone, without the coefficients that `train` has made of it in the same pass.
+
+    Parameters
+    ----------
+    run : Run
+    fold : callable
+        Runs the pass.
+    """
+    while True:
+        taken = fold(SampleFold(run.settings.seed, run.settings.sample_rows, run.threshold, run.width))
+        if taken.complete:
+            return taken
+        run.absorb("coefficients", (taken, None))
 
 
 def train(run: Run, engine, listener: Listener | None = None) -> Model:

@@ -22,10 +22,10 @@ from apnc.errors import InputError
 from apnc.kmeans import AssignMap
 from apnc.labels import LabelWriter
 from apnc.model import Model, load_npz, save_npz
-from apnc.pipeline import Run, train
+from apnc.pipeline import Run, take_sample, train
 from apnc.progress import listener_for
 from apnc.readers.detect import Input, describe
-from apnc.sampling import Sample, SampleFold
+from apnc.sampling import Sample
 
 INPUT, SAMPLE, MODEL, EMBEDDING, SHARDS = "input.json", "sample.npz", "model.npz", "embedding", "labels"
 CLUSTER, ELSEWHERE = "hadoop.json", "hdfs.json"  # where the run is on a cluster; where its labels are
@@ -42,20 +42,14 @@ def _sample_arguments(parser):
 
 def sample(options) -> None:
     """Take the sample, and note down what the input is."""
-    settings = opts.settings_from(options)
-    settings.k = settings.landmarks = 1  # coefficients may ask for as many as the sample has
+    settings = opts.sample_settings(options)
     data = opts.described_input(options)
     folder = Path(options.folder)
     run = Run(settings, data.estimated_rows(), data.spec.width)
     _make(folder)
     with _listening(data) as listener, _engine(options, data, folder) as engine:
         listener.stage("sample")
-        while True:
-            fold = SampleFold(settings.seed, settings.sample_rows, run.threshold, run.width)
-            taken = engine.fold(fold, listener)
-            if taken.complete:
-                break
-            run.absorb("coefficients", (taken, None))
+        taken = take_sample(run, lambda fold: engine.fold(fold, listener))
     with _problems_of(data):
         check_sample(taken, settings)
     data.spec.width = taken.width

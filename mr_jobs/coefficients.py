@@ -57,7 +57,8 @@ class CoefficientsJob(FoldJob):
         return Sample.from_dict(part("sample/")), Model.from_dict(model) if model else None
 
     def add_options(self, parser):
-        from mr_jobs.standalone import add_input, add_output, add_settings
+        from apnc.options import add_input
+        from mr_jobs.standalone import add_output, add_settings
 
         add_output(parser, "model.npz, with its embedded sample for the passes to come")
         parser.add_argument("--from-sample", metavar="FILE", help="sample.npz; no input is read then")

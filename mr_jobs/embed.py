@@ -28,7 +28,7 @@ class EmbedJob(MapJob):
         yield b"%d" % block.n, encode(block)
 
     def add_options(self, parser):
-        from mr_jobs.standalone import add_input
+        from apnc.options import add_input
 
         add_input(parser)
 

@@ -32,7 +32,7 @@ class PredictJob(LabelJob):
         return PredictMap(embed_map_from_dict(described), assign)
 
     def add_options(self, parser):
-        from mr_jobs.standalone import add_input
+        from apnc.options import add_input
 
         add_input(parser)
 

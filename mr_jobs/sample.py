@@ -32,7 +32,8 @@ class SampleJob(FoldJob):
         return Sample.from_dict(packed)
 
     def add_options(self, parser):
-        from mr_jobs.standalone import add_input, add_output, add_sampling
+        from apnc.options import add_input, add_sampling
+        from mr_jobs.standalone import add_output
 
         add_output(parser, "sample.npz")
         add_sampling(parser)

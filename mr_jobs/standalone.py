@@ -10,66 +10,33 @@ from pathlib import Path
 import numpy as np
 
 from apnc import hdfs
+from apnc import options as opts
 from apnc.coefficients import BadRows, CoefficientsFold, build_model, check_sample
 from apnc.convergence import advance
-from apnc.embeddings import METHODS
 from apnc.errors import ApncError, InputError
-from apnc.kernels import KERNELS
 from apnc.kmeans import KMeansFold, best_run
 from apnc.model import Model, load_npz, save_npz
-from apnc.pipeline import Listener, Run
+from apnc.pipeline import Listener, Run, take_sample
 from apnc.readers import encoded, files
-from apnc.readers.detect import describe
-from apnc.readers.locate import explain
 from apnc.readers.spec import InputSpec
 from apnc.runs import explained
-from apnc.sampling import Sample, SampleFold
-from apnc.settings import SAMPLE_ROWS, Settings
+from apnc.sampling import Sample
 from mr_jobs.driver import Launcher, default_splits, splits_of
 from mr_jobs.shims import mrjob_imports
 
 with mrjob_imports():
     from mrjob.options import _parse_raw_args
 
-INPUT_OPTIONS = ("format", "delimiter", "decimal", "header", "label_column", "id_column", "index_base")
-
 
 def add_output(parser, what):
     parser.add_argument("--output", metavar="FILE", help=what)
 
 
-def add_input(parser):
-    """Add the options that say how the input is read."""
-    parser.add_argument("--format", default="auto", help="auto, csv, svmlight or npy")
-    parser.add_argument("--delimiter", default="auto", help="csv: a character, comma, tab, semicolon, space or auto")
-    parser.add_argument("--decimal", default=".", help="csv: decimal sign, '.' or ','")
-    parser.add_argument("--header", default="auto", help="csv: auto, yes or no")
-    parser.add_argument("--label-column", metavar="COLUMN", help="no feature: last, first, a number from 1, or a name")
-    parser.add_argument("--id-column", metavar="COLUMN", help="the same for the id")
-    parser.add_argument("--index-base", default="auto", help="svmlight: auto, 0 or 1")
-
-
-def add_sampling(parser):
-    parser.add_argument("--seed", type=int, default=0, help="of all randomness (0)")
-    parser.add_argument("--sample", type=int, metavar="ROWS", help=f"rows of the sample ({SAMPLE_ROWS})")
-    parser.add_argument("--on-bad-row", default="fail", help="fail or skip")
-
-
 def add_settings(parser):
-    """Add the settings of a run; their defaults are those of `Settings`."""
-    add_sampling(parser)
-    parser.add_argument("-k", type=int, default=Settings.k, help=f"clusters ({Settings.k})")
-    parser.add_argument("--method", default=Settings.method, help=", ".join(METHODS))
-    parser.add_argument("--kernel", default=Settings.kernel, help=", ".join(KERNELS))
-    parser.add_argument("--kernel-params", action="append", default=[], metavar="NAME=VALUE", help="repeatable")
-    for name in ("landmarks", "dim", "blocks", "passes", "restarts"):
-        parser.add_argument(f"--{name}", type=int, default=getattr(Settings, name))
-    for name in ("t_share", "tol"):
-        parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=getattr(Settings, name))
-    parser.add_argument("--landmark-selection", default=Settings.landmark_selection)
-    parser.add_argument("--full-restarts", action="store_true")
-    parser.add_argument("--init", default=Settings.init, help="sample, random, or a file of start centroids")
-    parser.add_argument("--scale", default=Settings.scale, help="none, unit, standard or minmax")
+    """Add the settings of a run, as ``apnc cluster`` has them."""
+    opts.add_sampling(parser)
+    opts.add_method(parser, several=False)
+    opts.add_kmeans(parser, k_required=False)
 
 
 def main(job) -> None:
@@ -142,7 +109,13 @@ class Driver:
         ours = ("hadoop_bin", "hadoop_streaming_jar", "python_bin", "jobconf", "hadoop_tmp_dir")
         command, jar, python, jobconf, work = (getattr(self.options, name) for name in ours)
         return HadoopOptions(
-            command, jar, python or "python3", dict(jobconf or {}), work, runner_args=self._runner_args(*ours)
+            command,
+            jar,
+            python or "python3",
+            dict(jobconf or {}),
+            work,
+            runner_args=self._runner_args(*ours),
+            env=self.options.env,
         )
 
     def _runner_args(self, *without):
@@ -156,8 +129,7 @@ class Driver:
         return out
 
     def _describe(self):
-        given = {name: getattr(self.options, name) for name in INPUT_OPTIONS}
-        self.data = describe(self.options.args, **given)
+        self.data = opts.described_input(self.options, self.options.args)
         return self.data
 
     def _required(self, name):
@@ -173,20 +145,15 @@ class Driver:
 
     def sample(self, job_class) -> Sample:
         self._required("output")
-        options, data = self.options, self._describe()
-        settings = Settings(k=1, seed=options.seed, sample=options.sample, landmarks=1, on_bad_row=options.on_bad_row)
-        run = Run(settings.check(), data.estimated_rows(), data.spec.width)
-        while True:
-            fold = SampleFold(settings.seed, settings.sample_rows, run.threshold, run.width)
-            sample = self._launch("fold", job_class, fold, data.spec, self._splits())
-            if sample.complete:
-                check_sample(sample, settings)
-                return sample
-            run.absorb("coefficients", (sample, None))
+        settings, data = opts.sample_settings(self.options), self._describe()
+        run = Run(settings, data.estimated_rows(), data.spec.width)
+        sample = take_sample(run, lambda fold: self._launch("fold", job_class, fold, data.spec, self._splits()))
+        check_sample(sample, settings)
+        return sample
 
     def coefficients(self, job_class) -> Model:
         self._required("output")
-        settings = self._settings()
+        settings = opts.settings_from(self.options)
         if self.options.from_sample:
             sample = load_npz(self.options.from_sample, "sample")
             if "source_index" not in sample:
@@ -274,26 +241,3 @@ class Driver:
 
     def save_model(self, model):
         model.save(self.options.output, with_sample=True)
-
-    def _settings(self) -> Settings:
-        options = self.options
-        values = {name: getattr(options, name) for name in Settings().to_dict() if hasattr(options, name)}
-        values["kernel_params"] = dict(_pair(pair) for text in options.kernel_params for pair in text.split())
-        if options.init not in ("sample", "random"):
-            values |= {"init": "rows", "init_rows": self._rows_of(options.init)}
-        return Settings(**values).check()
-
-    def _rows_of(self, path):
-        data = describe([path])
-        blocks = [b for unit in data.units(1 << 30) for b in data.blocks(unit, 1 << 20)]
-        bad = [p for b in blocks for p in b.problems]
-        if bad:
-            raise InputError(explain(bad[0], data))
-        return [row for b in blocks for row in np.asarray(b.x.toarray() if data.spec.sparse else b.x).tolist()]
-
-
-def _pair(text):
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"--kernel-params {text!r} is not NAME=VALUE")
-    return name, value

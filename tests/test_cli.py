@@ -10,9 +10,9 @@ import re
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
+import processes
 import pytest
 from command_line import apnc, blobs, cluster, facts, labels, partition, table, write_csv, write_svmlight
 
@@ -29,8 +29,7 @@ FEW = ("--landmarks", "40")
 def process(*argv, cwd=None, **environment):
     """Run a command in a process of its own."""
     command = [sys.executable, "-m", "apnc.cli", *map(str, argv)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1]), **environment}
-    return subprocess.run(command, capture_output=True, cwd=cwd, env=environment, timeout=60)
+    return subprocess.run(command, capture_output=True, cwd=cwd, env=processes.environment(**environment), timeout=60)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -28,6 +30,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import apnc
 from apnc import APNCTransformer, KernelKMeans
 from apnc.cli import main
+from apnc.estimators.clusterer import Clusterer
 from apnc.labels import read_clusters
 
 FEW_ROWS = pytest.mark.filterwarnings("ignore:n_landmarks 500 is more than the rows there are")
@@ -332,6 +335,39 @@ def test_columns_are_named(blobs):
     assert fitted("nystrom", blobs).get_feature_names_out().tolist() == [f"kernelkmeans{c}" for c in range(6)]
     names = APNCTransformer(n_landmarks=80, n_components=2).fit(blobs).get_feature_names_out()
     assert names.tolist() == ["apnctransformer0", "apnctransformer1"]
+
+
+@pytest.mark.parametrize("cls", [KernelKMeans, APNCTransformer])
+def test_every_parameter_and_attribute_is_described_with_its_default(cls, blobs):
+    sections = re.split(r"\n(\w[\w ]*)\n-+\n", inspect.getdoc(cls))
+    text = dict(zip(sections[1::2], sections[2::2], strict=True))
+    entries = {name: re.findall(r"^(\w+) : (.+)\n {4}\S", text[name], re.M) for name in ("Parameters", "Attributes")}
+    defaults = {name: p.default for name, p in inspect.signature(cls).parameters.items()}
+    assert [(name, kind.partition("default=")[2]) for name, kind in entries["Parameters"]] == [
+        (name, "1e-4" if name == "tol" else repr(default)) for name, default in defaults.items()
+    ]
+    fitted_names = {name for name in vars(cls(n_landmarks=50).fit(pa.table({"a": blobs[:, 0]}))) if name.endswith("_")}
+    assert fitted_names == {name for name, _ in entries["Attributes"]}
+
+
+class FixedMethod(Clusterer):
+    """As little as an estimator may consist of."""
+
+    method = "stable"
+    n_blocks = 2
+
+    def __init__(self, n_clusters=8, *, n_components=50, init="sample", random_state=None, memory_budget=256):
+        self._store(locals())
+
+
+def test_an_estimator_is_its_parameters_and_what_it_fixes(blobs):
+    ours = FixedMethod(6, random_state=0).fit(blobs)
+    same = KernelKMeans(6, method="stable", n_blocks=2, n_components=50, random_state=0).fit(blobs)
+    np.testing.assert_array_equal(ours.labels_, same.labels_)
+    np.testing.assert_array_equal(ours.transform(blobs), same.transform(blobs))
+    assert set(ours.get_params()) == {"n_clusters", "n_components", "init", "random_state", "memory_budget"}
+    with pytest.raises(ValueError, match="n_components 1 is less than n_blocks 2"):
+        FixedMethod(n_components=1).fit(blobs)
 
 
 def test_nothing_is_available_before_fit(tmp_path):

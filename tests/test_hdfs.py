@@ -12,37 +12,13 @@ import threading
 
 import pytest
 from fake_webhdfs import FakeHdfs
+from hdfs_inputs import NAMES
 
 from apnc import hdfs
 from apnc.errors import InputError, StageError
-from apnc.hdfs import HadoopFs, HdfsError, HdfsRefused, WebHdfs, connect, split
+from apnc.hdfs import HadoopFs, HdfsError, HdfsRefused, WebHdfs, connect, connecting, environment, split, web
 
-NAMES = [
-    "a b",
-    "a#b",
-    "a%20b",
-    "100%",
-    "a+b",
-    "a?b=c&d",
-    "données",
-    "日本 😀",
-    "[x]",
-    "a,b",
-    "{a,b}",
-    "*",
-    "\\b",
-    "a;b",
-    "a\nb",
-]
 DATA = bytes(range(256)) * 400
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    monkeypatch.setattr(hdfs, "FIRST_PAUSE", 0.001)
-    fake = FakeHdfs()
-    yield fake
-    fake.close()
 
 
 @pytest.fixture
@@ -56,13 +32,13 @@ def nowhere(monkeypatch):
     for name in list(os.environ):
         if name.startswith("HADOOP"):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(hdfs, "find_hadoop", lambda: None)
-    monkeypatch.setattr(hdfs, "_configuration_folders", lambda: iter(()))
-    hdfs._connected.cache_clear()
-    hdfs._at.cache_clear()
+    monkeypatch.setattr(environment, "find_hadoop", lambda: None)
+    monkeypatch.setattr(environment, "_configuration_folders", lambda: iter(()))
+    connecting._connected.cache_clear()
+    connecting._at.cache_clear()
     yield
-    hdfs._connected.cache_clear()
-    hdfs._at.cache_clear()
+    connecting._connected.cache_clear()
+    connecting._at.cache_clear()
 
 
 def free_port():
@@ -240,7 +216,7 @@ def test_attempts_are_bounded_and_the_address_is_named(fake, fs):
     fake.faults["nn"].extend(["drop"] * 100)
     with pytest.raises(HdfsError, match=f"^/x: NameNode {fake.address} cannot be reached"):
         fs.status("/x")
-    assert len(fake.requests) == hdfs.ATTEMPTS
+    assert len(fake.requests) == web.ATTEMPTS
     nobody = f"127.0.0.1:{free_port()}"
     with pytest.raises(HdfsError, match=f"^/x: NameNode {nobody} cannot be reached .*refused"):
         WebHdfs(nobody).status("/x")
@@ -349,13 +325,13 @@ def test_threads_share_a_file_system(fake, fs):
 
 def test_connections_to_the_namenode_are_kept(fake, fs, monkeypatch):
     made = []
-    connect_once = hdfs._Connection.connect
+    connect_once = web._Connection.connect
 
     def counted(self):
         made.append(self)
         connect_once(self)
 
-    monkeypatch.setattr(hdfs._Connection, "connect", counted)
+    monkeypatch.setattr(web._Connection, "connect", counted)
     for _ in range(5):
         fs.status("/")
     assert len(made) == 1
@@ -368,7 +344,7 @@ def configure(monkeypatch, tmp_path, **files):
     for name, properties in files.items():
         entries = "".join(f"<property><name>{k}</name><value> {v} </value></property>" for k, v in properties.items())
         (tmp_path / f"{name}-site.xml").write_text(f"<configuration>{entries}</configuration>")
-    monkeypatch.setattr(hdfs, "_configuration_folders", lambda: iter([str(tmp_path)]))
+    monkeypatch.setattr(environment, "_configuration_folders", lambda: iter([str(tmp_path)]))
 
 
 def test_configuration_is_read_and_variables_are_filled_in(nowhere, monkeypatch, tmp_path):
@@ -448,7 +424,7 @@ def test_a_nameservice_leads_to_its_active_namenode(nowhere, fake, monkeypatch, 
 def test_without_webhdfs_the_command_serves_and_without_that_one_line_says_why(
     nowhere, monkeypatch, tmp_path, more, reason
 ):
-    monkeypatch.setattr(hdfs, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(web, "FIRST_PAUSE", 0.001)
     site = {"dfs.namenode.http-address": f"127.0.0.1:{free_port()}"} | more
     configure(monkeypatch, tmp_path, core={"fs.defaultFS": "hdfs://127.0.0.1:1"}, hdfs=site)
     with pytest.raises(
@@ -456,7 +432,7 @@ def test_without_webhdfs_the_command_serves_and_without_that_one_line_says_why(
     ) as caught:
         connect("hdfs:///x")
     assert "\n" not in str(caught.value)
-    monkeypatch.setattr(hdfs, "find_hadoop", lambda: "/opt/hadoop/bin/hadoop")
+    monkeypatch.setattr(environment, "find_hadoop", lambda: "/opt/hadoop/bin/hadoop")
     fs = connect("hdfs:///x")
     assert isinstance(fs, HadoopFs) and fs.uri("/x") == "hdfs://127.0.0.1:1/x"
 
@@ -472,7 +448,7 @@ def test_without_webhdfs_the_command_serves_and_without_that_one_line_says_why(
     ],
 )
 def test_what_leads_nowhere_is_told_in_one_line(nowhere, monkeypatch, tmp_path, uri, core, message):
-    monkeypatch.setattr(hdfs, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(web, "FIRST_PAUSE", 0.001)
     if core:
         configure(monkeypatch, tmp_path, core=core)
     with pytest.raises(InputError, match=message) as caught:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -18,10 +17,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import environment, wait_for
 
 import apnc
 from apnc import shards
 from apnc.blocks import Block, Problem, from_text, to_text
+from apnc.cli import main
 from apnc.coefficients import BadRows, CoefficientsFold
 from apnc.embed import EmbedMap
 from apnc.errors import InputError, StageError
@@ -418,14 +419,12 @@ def test_an_interrupt_ends_tasks_and_leaves_nothing(rows, tmp_path, runner):
     script = INTERRUPTED.format(tmp=str(tmp_path), rows=rows.files[0].path, runner=runner, work=str(work))
     driver = subprocess.Popen(
         [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PIDS": str(pids)},
+        env=environment(PIDS=str(pids)),
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     wanted = 1 if runner == "inline" or len(os.sched_getaffinity(0)) == 1 else 2
-    deadline = time.monotonic() + 30
-    while len(list(pids.iterdir())) < wanted and time.monotonic() < deadline and driver.poll() is None:
-        time.sleep(0.02)
+    wait_for(lambda: len(list(pids.iterdir())) >= wanted, driver)
     driver.send_signal(signal.SIGINT)
     _, errors = driver.communicate(timeout=30)
     assert driver.returncode == 130, errors.decode()
@@ -437,9 +436,7 @@ def test_an_interrupt_ends_tasks_and_leaves_nothing(rows, tmp_path, runner):
 
 def test_missing_mrjob_is_one_line():
     code = "import sys; sys.modules['mrjob.job'] = None; import mr_jobs; mr_jobs.job_for('sample')"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
     last = done.stderr.splitlines()[-1]
     assert last.startswith("apnc.errors.InputError: mrjob cannot be imported by this Python 3.")
 
@@ -456,7 +453,7 @@ def test_mrjob_is_imported_without_distutils_and_pipes():
         "assert version_gte('3.4.1', '2.10') and not version_gte('0.20.2', '0.21')\n"
         "assert 'pipes' not in sys.modules and 'distutils' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
 
 
 # tasks import what their pass needs; a start counts on a cluster
@@ -474,7 +471,7 @@ def _imports_of_task(tmp_path, job, kind, spec, described, line):
     files = ("--input-spec", "input.json", job_class.pass_option, "pass")
     done = subprocess.run(
         [sys.executable, "-X", "importtime", ROOT / "mr_jobs" / f"{job}.py", "--step-num=0", f"--{kind}", *files],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=environment(),
         cwd=tmp_path,
         input=line,
         capture_output=True,
@@ -525,7 +522,7 @@ def test_a_combiner_with_nothing_to_combine_imports_no_numpy(tmp_path):
 def run_job(tmp_path, name, *args, status=0):
     done = subprocess.run(
         [sys.executable, "-m", f"mr_jobs.{name}", "--no-conf", "-q", *args],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")},
+        env=environment(TMPDIR=str(tmp_path / "tmp")),
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -569,6 +566,32 @@ def test_a_clustering_by_hand(rows, tmp_path):
     assert [line.split(",")[:3] for line in label_lines("predicted")] == [line.split(",")[:3] for line in lines]
     said = run_job(tmp_path, "assign", *model, "--output-dir", "labels", "embedding", status=2)
     assert said == "assign: --output-dir labels exists already\n"
+
+
+def test_a_sample_by_hand_is_that_of_the_command_line(rows, tmp_path):
+    (tmp_path / "tmp").mkdir()
+    taken = ("--sample", "50", "--seed", "3", rows.files[0].path)  # less than the landmarks there are by default
+    run_job(tmp_path, "sample", *taken, "--splits", "2", "--output", "sample.npz")
+    assert main(["sample", *taken, "-o", str(tmp_path / "run")]) == 0
+    ours, theirs = (load_npz(path, "sample") for path in (tmp_path / "sample.npz", tmp_path / "run" / "sample.npz"))
+    assert ours["x"].shape == (50, 3)
+    for name in ("x", "offsets", "source_index"):
+        assert np.array_equal(ours[name], theirs[name])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--kernel-params", "sigma"], "--kernel-params sigma: NAME=VALUE is needed, such as sigma=2.5"),
+        (["--kernel-params", "sigma=1 gamma=1"], "kernel rbf takes sigma or gamma, not both"),
+        (["--init", "no"], "--init no: there is no such file; sample, random or a file of K rows is needed"),
+    ],
+)
+def test_settings_by_hand_are_refused_as_on_the_command_line(tmp_path, options, said):
+    (tmp_path / "tmp").mkdir()
+    assert (
+        run_job(tmp_path, "coefficients", *options, "--output", "m.npz", "x.csv", status=2) == f"coefficients: {said}\n"
+    )
 
 
 def test_bad_rows_by_hand_are_one_line(tmp_path):

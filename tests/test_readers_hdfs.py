@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from fake_webhdfs import FakeHdfs
+from hdfs_inputs import told
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -65,30 +66,12 @@ def shared():
     fake.close()
 
 
-@pytest.fixture
-def fake(monkeypatch):
-    monkeypatch.setattr(hdfs, "FIRST_PAUSE", 0.001)
-    fake = FakeHdfs()
-    yield fake
-    fake.close()
-
-
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for name, (data, _) in FORMATS.items():
         (folder / name).write_bytes(data)
     return folder
-
-
-def told(blocks):
-    """Return all that blocks say, in values that can be compared."""
-    out = []
-    for b in blocks:
-        values = b.to_dict()
-        x = b.x.toarray() if hasattr(b.x, "toarray") else b.x
-        out.append(values | {"x": (str(x.dtype), x.tolist()), "offsets": b.offsets.tolist(), "bad": b.bad.tolist()})
-    return out
 
 
 def at(fake, path):

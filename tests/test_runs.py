@@ -6,15 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 from command_line import apnc, cluster, facts, labels, table, write_csv
+from processes import environment, wait_for
 
-import apnc as package
 from apnc.runs import OutputFolder
 
 # all passes are run: neither a tolerance nor, on noise, a fixed point ends them earlier
@@ -75,20 +73,10 @@ def partial(out):
     return out.with_name("out.partial")
 
 
-def wait_for(condition, job=None):
-    """Wait until a condition holds, or fail when the job ends before or it takes too long."""
-    end = time.monotonic() + SECONDS
-    while not condition():
-        assert job is None or job.poll() is None, job.communicate()
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.01)
-
-
 def started(*command, **more):
-    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
     return subprocess.Popen(
         [sys.executable, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment, start_new_session=True, **more,
+        env=environment(), start_new_session=True, **more,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from apnc.blocks import Block, from_line
 from apnc.readers import text_parser
 from apnc.readers.encoded import _pieces
 from apnc.readers.spec import InputSpec
-from apnc.readers.text import BOM, _Header, _only, data_lines, fatal_block
+from apnc.readers.text import BOM, _Header, data_lines, parsed
 
 READ_BYTES = 4 << 20
 
@@ -51,15 +51,7 @@ def blocks(spec: InputSpec, stdin, files: dict, max_rows: int, path: str | None 
         offsets = line_offsets
         if len(starts) < len(line_starts):
             offsets = line_offsets[np.searchsorted(line_starts, starts)]
-        if len(offsets) and header.is_first(int(offsets[0])):
-            problem = header.check(data[starts[0] : ends[0]], int(offsets[0]))
-            if problem:
-                yield fatal_block(parser.stack([]), spec, problem)
-            if header.present:
-                starts, ends, offsets = starts[1:], ends[1:], offsets[1:]
-        for low in range(0, len(starts), max_rows):
-            some = slice(low, low + max_rows)
-            yield parser.parse(source, *_only(data, starts[some], ends[some])[:2], offsets[some])
+        yield from parsed(parser, header, source, (data, starts, ends, offsets), max_rows)
 
 
 def _found(files, uri):

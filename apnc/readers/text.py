@@ -173,18 +173,27 @@ def blocks(parser: TextParser, r: Range, max_rows: int, chunk_bytes: int) -> Ite
             offsets = starts + (base + lead)
             if lead and len(offsets) and offsets[0] == lead:
                 offsets[0] = 0  # the mark belongs to the line: its identity does not depend on it
-            if len(offsets) and header.is_first(int(offsets[0])):
-                problem = header.check(data[starts[0] : ends[0]], int(offsets[0]))
-                if problem:
-                    yield fatal_block(parser.stack([]), parser.spec, problem)
-                if header.present:
-                    starts, ends, offsets = starts[1:], ends[1:], offsets[1:]
-            for low in range(0, len(starts), max_rows):
-                some = slice(low, low + max_rows)
-                yield parser.parse(r.source, *_only(data, starts[some], ends[some])[:2], offsets[some])
+            yield from parsed(parser, header, r.source, (data, starts, ends, offsets), max_rows)
     except archive.Damaged as damage:
         problem = Problem(r.source, damage.offset, None, damage.found, damage.rule, fatal=True)
         yield fatal_block(parser.stack([]), parser.spec, problem)
+
+
+def parsed(parser: TextParser, header, source: str, lines, max_rows: int) -> Iterator[Block]:
+    """Yield the blocks of some lines of a source, of which the first may be the header.
+
+    ``lines`` are the text, and arrays of where in it lines start and end, and of their offsets in the source.
+    """
+    data, starts, ends, offsets = lines
+    if len(offsets) and header.is_first(int(offsets[0])):
+        problem = header.check(data[starts[0] : ends[0]], int(offsets[0]))
+        if problem:
+            yield fatal_block(parser.stack([]), parser.spec, problem)
+        if header.present:
+            starts, ends, offsets = starts[1:], ends[1:], offsets[1:]
+    for low in range(0, len(starts), max_rows):
+        some = slice(low, low + max_rows)
+        yield parser.parse(source, *_only(data, starts[some], ends[some])[:2], offsets[some])
 
 
 def fatal_block(x, spec: InputSpec, problem: Problem) -> Block:

@@ -37,7 +37,7 @@ from mr_jobs.cluster import HadoopOptions
 BLOCK = 4096  # so small that small files have several
 ON_HADOOP = ("--runner", "hadoop", "--python-bin", sys.executable)
 ONCE = ("--jobconf", "mapreduce.map.maxattempts=1")
-RUNS = f"/user/{hdfs._user()}/tmp/apnc"
+RUNS = f"/user/{hdfs.user()}/tmp/apnc"
 
 
 @pytest.fixture

@@ -1,0 +1,26 @@
+"""Processes that tests start and wait for."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import apnc
+
+ROOT = Path(apnc.__file__).parents[1]
+
+
+def environment(**more) -> dict[str, str]:
+    """Return this process's environment, in which another Python finds the packages under test."""
+    return os.environ | {"PYTHONPATH": str(ROOT)} | more
+
+
+def wait_for(condition, job=None, seconds=60):
+    """Return what a condition gives once that is true; fail when the job ends before, or it takes too long."""
+    end = time.monotonic() + seconds
+    while not (result := condition()):
+        assert job is None or job.poll() is None, job.communicate()
+        assert time.monotonic() < end, f"not so after {seconds} s"
+        time.sleep(0.01)
+    return result
