@@ -120,6 +120,7 @@ def _parser():
         _folder_arguments,
         options.add_sampling,
         options.add_method,
+        options.add_graph,
         options.add_kmeans,
         options.add_runner,
         options.add_collect,
@@ -223,12 +224,12 @@ def _whole_run(run, data, engine, folder, collect):
         model = train(run, engine, listener)
         model.facts["index_base"] = data.spec.index_base
         listener.stage("assign")
-        assign, labels = AssignMap(model.centroids[0], model.metric), None
+        assign, labels = AssignMap.of(model), None
         if engine.keeps_labels and not collect:
             writer, labels = engine.keep_labels(assign, listener)
         else:
             with open(folder.partial / runs.LABELS, "wb") as file:
-                writer = LabelWriter(file, data.spec.id_column is not None, model.embedding.dtype)
+                writer = LabelWriter(file, data.spec.id_column is not None, model.dtype)
                 for block in engine.labels(assign, listener):
                     writer.write(block)
     if writer.rules and run.settings.on_bad_row == "fail":
@@ -240,6 +241,8 @@ def _whole_run(run, data, engine, folder, collect):
 
 
 def _summary(run, model, writer, facts):
+    from apnc.embeddings import make_method
+
     settings = run.settings
     occupied = int((writer.counts > 0).sum())
     if occupied < settings.k:
@@ -255,16 +258,7 @@ def _summary(run, model, writer, facts):
     if model.status == "cap":
         _tell(f"not converged: the passes ended at their limit of {settings.passes}")
     yield f"{writer.rows} rows, {model.width} features, {occupied} clusters"
-    if "kernel" in model.facts:
-        from apnc.kernels import make_kernel
-
-        kernel = make_kernel(model.facts["kernel"]["name"], model.facts["kernel"]["params"])
-        dropped = sum(b["dropped"] for b in model.facts["blocks"])
-        rank = sum(b["rank"] for b in model.facts["blocks"])
-        yield (
-            f"{settings.method}, kernel {kernel!r}, {model.facts['landmarks']} landmarks of rank {rank}"
-            f" ({dropped} eigenvalues dropped), {model.facts['dim']} dimensions"
-        )
+    yield make_method(settings.method).summary(model.facts)
     plural = "" if len(model.passes) == 1 else "es"
     yield f"{len(model.passes)} full pass{plural}, objective {facts['objective']:.8g}"
     if "scores" in facts:
@@ -313,7 +307,7 @@ def _predict(arguments):
             listener_for(data.estimated_rows()) as listener,
             options.engine_for(arguments, data, output.absolute().parent) as engine,
         ):
-            writer = LabelWriter(file, data.spec.id_column is not None, model.embedding.dtype)
+            writer = LabelWriter(file, data.spec.id_column is not None, model.dtype)
             listener.stage("predict")
             for block in engine.labels(PredictMap.of(model), listener):
                 writer.write(block)
@@ -344,7 +338,7 @@ def _methods(arguments):
     from apnc.embeddings import METHODS
 
     for name, method in METHODS.items():
-        print(f"{name:<10} {_first_line(method)}")
+        print(f"{name:<16} {_first_line(method)}")
 
 
 def _kernels(arguments):

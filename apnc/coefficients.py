@@ -22,6 +22,7 @@ from apnc.settings import Settings
 
 # an objective below this share of Σ‖y‖² is beyond float32: labels and objectives are then computed in float64
 TIGHT = 1e-3
+NOT_FINITE = "the embedding of the sample is not finite: the values are too large, scale the data"
 
 
 class BadRows(InputError):
@@ -45,7 +46,8 @@ class CoefficientsFold(SampleFold):
     finish_in_reducer = True
 
     def __init__(self, settings: Settings, threshold, width=None, threads=None):
-        super().__init__(settings.seed, settings.sample_rows, threshold, width, settings.scale in BY_COLUMN)
+        rows = settings.sample_rows(width)
+        super().__init__(settings.seed, rows, threshold, width, settings.scale in BY_COLUMN)
         self.settings, self.threads = settings, threads
 
     def finish(self, state):
@@ -89,8 +91,8 @@ def build_model(sample: Sample, settings: Settings, threads: int | None = None) 
         If the input or the settings cannot work.
     """
     check_sample(sample, settings)
-    taken = sample.x.shape[0]
-    if make_method(settings.method).uses_kernel and sample.count > taken < settings.landmarks:
+    taken, method = sample.x.shape[0], make_method(settings.method)
+    if method.uses_kernel and sample.count > taken < settings.landmarks:
         raise InputError(
             f"--landmarks {settings.landmarks} is more than the {taken} rows of the sample; take it again with "
             f"--sample {settings.landmarks}"
@@ -104,26 +106,55 @@ def build_model(sample: Sample, settings: Settings, threads: int | None = None) 
         weights = None if sample.weights is None else sample.weights[used]
         if not rows.shape[0]:
             raise InputError("all sample weights are zero")
-        embedding, facts = make_method(settings.method).embedding(rows, settings)
+        embedding, facts = method.embedding(rows, settings, threads)
         model = Model(settings, sample.width, sparse, scaler, embedding, facts, sample.count, np.empty((0, 0, 0)))
+        first = slice(settings.start_rows)
+        rows, model.weights = rows[first], None if weights is None else weights[first]
+        if not method.starts_early:
+            exact = embedding.with_dtype(np.float64) if method.exact_sample else embedding
+            model.stored = embed_rows(exact, rows, threads)
+            if embedding.overflown(model.stored).any():
+                raise InputError(NOT_FINITE)
+            method.prepare(model)
+            facts["dtype"] = embedding.dtype.name
+            return model
+        weights = model.weights
         _start(model, rows, weights, threads)
         if embedding.metric == "l2" and model.embedding.dtype == np.float32 and _is_tight(model, weights, threads):
             model.embedding = embedding.with_dtype(np.float64)
             _start(model, rows, weights, threads)
     facts["dtype"] = model.embedding.dtype.name
+    model.weights = None
     return model
+
+
+def begin(model: Model, threads: int | None = None) -> bool:
+    """Choose start centroids from the stored sample, and return whether the clusters are too tight for float32.
+
+    For models whose embedding was completed by passes of the method's own.
+    """
+    threads = threads or len(os.sched_getaffinity(0))
+    with threadpool_limits(1):
+        model.sample = model.stored if model.view is None else model.view.rows(model.stored)
+        _choose_starts(model, model.weights, threads)
+        return _is_tight(model, model.weights, threads)
 
 
 def _start(model, rows, weights, threads):
     """Embed the sample and put start centroids into the model."""
-    settings = model.settings
     y = embed_rows(model.embedding, rows, threads)
     if y.dtype == np.float32 and not np.isfinite(np.einsum("ij,ij->", y, y)):  # squares beyond float32
         model.embedding = model.embedding.with_dtype(np.float64)
         y = embed_rows(model.embedding, rows, threads)
     model.sample = y
     if not np.isfinite(np.einsum("ij,ij->", y, y, dtype=np.float64)):  # objectives are sums of squares
-        raise InputError("the embedding of the sample is not finite: the values are too large, scale the data")
+        raise InputError(NOT_FINITE)
+    _choose_starts(model, weights, threads)
+
+
+def _choose_starts(model, weights, threads):
+    """Put start centroids into a model with its embedded sample."""
+    settings, y = model.settings, model.sample
     if settings.init == "rows":
         given = np.asarray(settings.init_rows, np.float64)
         if model.sparse and given.ndim == 2 and given.shape[1] < model.width:  # svmlight leaves zeros out

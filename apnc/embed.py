@@ -15,7 +15,7 @@ OVERFLOW = "the embedding of the row must be finite: its values are too large fo
 
 
 class EmbedMap(Map):
-    """y = R κ(L, x) for every row, once, without exchange ([EC] Algorithm 1).
+    """y = R κ(L, x) for every row, or what else a method stores of it, once, without exchange ([EC] Algorithm 1).
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class EmbedMap(Map):
         with np.errstate(over="ignore", invalid="ignore"):
             x = self.scaler(self._as_trained(block.x))
             y = self.embedding.transform(x)
-            overflown = ~np.isfinite(np.einsum("ij,ij->i", y, y))  # objectives are sums of squares
+            overflown = self.embedding.overflown(y)
         undefined, rule = self.embedding.undefined(x)
         embedded = block.replace_x(y)
         if undefined is not None:
@@ -87,7 +87,7 @@ class PredictMap(Map):
 
     @classmethod
     def of(cls, model) -> PredictMap:
-        return cls(EmbedMap.of(model), AssignMap(model.centroids[0], model.metric))
+        return cls(EmbedMap.of(model), AssignMap.of(model))
 
     def rows_per_block(self):
         return min(self.embed.rows_per_block(), self.assign.rows_per_block())

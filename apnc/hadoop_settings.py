@@ -114,7 +114,7 @@ def needs_of(step, row_bytes: float) -> Needs:
     row_bytes : float
         About how much text or file a row takes, for what is sparse.
     """
-    return _NEEDS[step.stage](step, row_bytes)
+    return (_several if hasattr(step, "members") else _NEEDS[step.stage])(step, row_bytes)
 
 
 def _rows_read(rows, width, row_bytes):
@@ -141,8 +141,8 @@ def _sample(step, row_bytes):
     return Needs(int(in_map), int(in_reduce), int(min(sealed, 64 * MIB)))
 
 
-def _embed(step, row_bytes):
-    embedding, rows = step.embedding, step.rows_per_block()
+def _embed(step, row_bytes, rows=None):
+    embedding, rows = step.embedding, rows or step.rows_per_block()
     size = embedding.dtype.itemsize
     widest, m = embedding.widest, embedding.dim
     model = largest_block_bytes(embedding)
@@ -154,6 +154,8 @@ def _embed(step, row_bytes):
 
 def largest_block_bytes(embedding) -> int:
     """Return the bytes of R and L in float64: of the largest block where blocks are loaded one at a time."""
+    if hasattr(embedding, "representatives"):
+        return 2 * sum(r.nbytes for r in embedding.representatives)  # as they come, and as searches have them
     parts = getattr(embedding, "landmarks", None)
     if parts is None:
         return 8 * embedding.dim
@@ -163,18 +165,45 @@ def largest_block_bytes(embedding) -> int:
     )
 
 
+def view_bytes(view) -> int:
+    """Return the bytes of a view's arrays."""
+    return 0 if view is None else sum(getattr(value, "nbytes", 0) for value in view.to_dict().values())
+
+
+def _several(step, row_bytes):
+    """One member after the other, over blocks of the widest; what all are made of is there at once."""
+    needs = [needs_of(member, row_bytes) for member in step.members]
+    arrays = sum(view_bytes(member.view) for member in step.members)
+    return Needs(max(n.map for n in needs) + 2 * arrays, max(n.reduce for n in needs), max(n.record for n in needs))
+
+
+def _moments(step, row_bytes):
+    p, rows = step.view.width, step.rows_per_block()
+    matrix = 8 * p * p if step.second else 8 * p
+    stripe = 8 * step.stripe * p
+    work = 3 * view_bytes(step.view) + 2 * matrix + 3 * stripe + rows * 8 * (3 * min(p, 8192) + 3 * step.view.widest)
+    if step.embed is not None:
+        work += _embed(step.embed, row_bytes, rows).map
+    return Needs(int(work + 4 * 8 * MIB), int(8 * stripe), int(4 * stripe / 3))
+
+
 def _kmeans(step, row_bytes):
     runs, k, m = step.centroids.shape
     rows = step.rows_per_block()
     centroids = runs * k * m * 8
-    work = rows * (4 * 8 * m + 3 * 8 * runs * k)
+    work = rows * (4 * 8 * m + 3 * 8 * runs * k) + 3 * view_bytes(step.view)
+    if step.view is not None:
+        work += 3 * 8 * rows * step.view.widest
     return Needs(int(6 * centroids + work + 4 * 8 * MIB), int(8 * PART_BYTES + 4 * 8 * k * m), 2 * PART_BYTES)
 
 
 def _assign(step, row_bytes):
     k, m = step.centroids.shape
     rows = step.rows_per_block()
-    return Needs(int(3 * 8 * k * m + rows * (4 * 8 * m + 3 * 8 * k + 512) + 4 * 8 * MIB), 0, 4 * MIB)
+    work = 3 * 8 * k * m + rows * (4 * 8 * m + 3 * 8 * k + 512) + 3 * view_bytes(step.view)
+    if step.view is not None:
+        work += 3 * 8 * rows * step.view.widest
+    return Needs(int(work + 4 * 8 * MIB), 0, 4 * MIB)
 
 
 def _predict(step, row_bytes):
@@ -185,6 +214,7 @@ def _predict(step, row_bytes):
 _NEEDS = {
     "sample": _sample,
     "coefficients": _sample,
+    "moments": _moments,
     "embed": _embed,
     "kmeans": _kmeans,
     "assign": _assign,
@@ -236,11 +266,18 @@ def map_tasks(total_bytes: int, slots: int, wanted: int | None = None) -> int:
 
 
 def reduce_tasks(step, maps: int, slots: int) -> int:
-    """Return the reducers of a k-means pass: one, more where Z has many parts and all maps' together are large."""
-    runs, k, m = step.centroids.shape
-    of_run = k * (m + 1) * 8 * 4 // 3
-    parts = runs * -(-of_run // PART_BYTES)
-    return max(1, min(parts, slots, -(-maps * runs * of_run // REDUCER_BYTES)))
+    """Return the reducers of a pass: one, more where sums have many parts and all maps' together are large."""
+    parts = size = 0
+    for member in getattr(step, "members", [step]):
+        if member.stage == "moments":
+            size += 8 * member.view.width ** (2 if member.second else 1) * 4 // 3
+            parts += -(-member.view.width // member.stripe) if member.second else 1
+        else:
+            runs, k, m = member.centroids.shape
+            of_run = k * (m + 1) * 8 * 4 // 3
+            size += runs * of_run
+            parts += runs * -(-of_run // PART_BYTES)
+    return max(1, min(parts, slots, -(-maps * size // REDUCER_BYTES)))
 
 
 def parsed_jobconf(pairs) -> dict[str, str]:

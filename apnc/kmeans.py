@@ -153,22 +153,28 @@ class KMeansFold(Fold):
     ----------
     centroids : ndarray, shape (R, k, m)
     metric : {'l2', 'l1'}
+    view : View, optional
+        Makes y of what is stored, where that is not y itself.
     """
 
     stage = "kmeans"
     reads = "embedding"
 
-    def __init__(self, centroids, metric="l2"):
-        self.centroids, self.metric = centroids, metric
+    def __init__(self, centroids, metric="l2", view=None):
+        self.centroids, self.metric, self.view = centroids, metric, view
+
+    def to_dict(self) -> dict:
+        """Return what `kmeans_from_dict` needs."""
+        return {"centroids": self.centroids, "metric": self.metric} | _described(self.view)
 
     def rows_per_block(self):
         runs, k, m = self.centroids.shape
-        return rows_per_block(m, runs * k)
+        return rows_per_block(m, runs * k, self.view.widest if self.view else 1)
 
     def accumulate(self, state: State, block: Block) -> None:
         if not block.n:
             return
-        y, weights = block.x, block.weights
+        y, weights = self.view.rows(block.x) if self.view else block.x, block.weights
         runs, k, _ = self.centroids.shape
         labels, distances = closest(y, self.centroids, self.metric)
         wide = _as_float64(y)
@@ -290,15 +296,49 @@ class AssignMap(Map):
     stage = "assign"
     reads = "embedding"
 
-    def __init__(self, centroids, metric="l2"):
-        self.centroids, self.metric = centroids, metric
+    def __init__(self, centroids, metric="l2", view=None):
+        self.centroids, self.metric, self.view = centroids, metric, view
+
+    @classmethod
+    def of(cls, model, centroids=None) -> AssignMap:
+        return cls(model.centroids[0] if centroids is None else centroids, model.metric, model.view)
+
+    def to_dict(self) -> dict:
+        """Return what `assign_from_dict` needs."""
+        return {"centroids": self.centroids[None], "metric": self.metric} | _described(self.view)
 
     def rows_per_block(self):
-        return rows_per_block(*self.centroids.shape)
+        return rows_per_block(*self.centroids.shape, self.view.widest if self.view else 1)
 
     def apply(self, block: Block) -> Block:
         if not block.n:
             return block.replace_x(np.empty((0, 2)))
-        labels, _ = closest(block.x, self.centroids[None], self.metric)
+        y = self.view.rows(block.x) if self.view else block.x
+        labels, _ = closest(y, self.centroids[None], self.metric)
         labels = labels[0]
-        return block.replace_x(np.column_stack([labels, distances_to(block.x, self.centroids[labels], self.metric)]))
+        return block.replace_x(np.column_stack([labels, distances_to(y, self.centroids[labels], self.metric)]))
+
+
+def _described(view):
+    return {} if view is None else {f"view.{name}": value for name, value in view.to_dict().items()}
+
+
+def _parts(d):
+    """Return centroids (R, k, m), metric and view of a described pass."""
+    view = {name.removeprefix("view."): value for name, value in d.items() if name.startswith("view.")}
+    if not view:
+        return d["centroids"], d["metric"], None
+    from apnc.embeddings.views import view_from_dict
+
+    return d["centroids"], d["metric"], view_from_dict(view)
+
+
+def kmeans_from_dict(d: dict) -> KMeansFold:
+    """Return the pass that `KMeansFold.to_dict` described."""
+    return KMeansFold(*_parts(d))
+
+
+def assign_from_dict(d: dict) -> AssignMap:
+    """Return the pass that `AssignMap.to_dict` described."""
+    centroids, metric, view = _parts(d)
+    return AssignMap(centroids[0], metric, view)

@@ -14,11 +14,14 @@ import numpy as np
 
 import apnc
 from apnc.embeddings import Embedding, embedding_from_dict
+from apnc.embeddings.usenc import Base
+from apnc.embeddings.views import View, view_from_dict
 from apnc.errors import InputError
 from apnc.scaling import Scaler
 from apnc.settings import Settings
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 had no views
+READ_VERSIONS = (1, 2)
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error)
 
 
@@ -48,6 +51,14 @@ class Model:
         The embedded sample, for empty clusters and numbering; not needed to predict.
     best : ndarray, shape (R, k, m) or None
         Under ℓ1, while passes go on: the measured centroids of lowest objective.
+    view : View or None
+        Makes y of what the embedding pass stores, where that is not y itself.
+    stored : ndarray or None
+        The sample as the embedding pass would store it, until start centroids are chosen.
+    weights : ndarray of float64, shape (s,) or None
+        Of the sample's rows, until then.
+    bases : list of Base or None
+        Base clusterings of U-SENC, until then.
     """
 
     settings: Settings
@@ -62,6 +73,25 @@ class Model:
     status: str = "started"
     sample: np.ndarray | None = None
     best: np.ndarray | None = None
+    view: View | None = None
+    stored: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    bases: list | None = None
+
+    @property
+    def dim(self) -> int:
+        """m, the width of y."""
+        return self.embedding.dim if self.view is None else self.view.dim
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of y."""
+        return self.embedding.dtype if self.view is None else self.view.dtype
+
+    @property
+    def started(self) -> bool:
+        """Whether there are centroids."""
+        return bool(self.centroids.size)
 
     @property
     def metric(self) -> str:
@@ -73,7 +103,8 @@ class Model:
 
     def embed(self, x) -> np.ndarray:
         """Return y, shape (n, m), for raw rows x (n, d)."""
-        return self.embedding.transform(self.scaler(x))
+        y = self.embedding.transform(self.scaler(x))
+        return y if self.view is None else self.view.rows(y)
 
     def to_dict(self, with_sample=True) -> dict:
         """Return arrays and JSON values, for `apnc.blocks.pack` or `save`."""
@@ -93,23 +124,34 @@ class Model:
         for name in ("shift", "factor"):
             if getattr(self.scaler, name) is not None:
                 out[f"scale.{name}"] = getattr(self.scaler, name)
-        for name in ("sample", "best"):
+        for name in ("sample", "best", "stored", "weights"):
             if with_sample and getattr(self, name) is not None:
                 out[name] = getattr(self, name)
+        if self.view is not None:
+            out |= {f"view.{name}": value for name, value in self.view.to_dict().items()}
+        if self.bases is not None:
+            out["bases"] = len(self.bases)
+            for b, base in enumerate(self.bases):
+                out |= {f"base.{b}.{name}": value for name, value in base.to_dict().items()}
         return out | {f"embedding.{name}": value for name, value in self.embedding.to_dict().items()}
 
     @classmethod
     def from_dict(cls, d: dict) -> Model:
         found = d.get("format_version")
-        if found != FORMAT_VERSION:
-            raise InputError(f"model format version {found} is not known; this apnc reads version {FORMAT_VERSION}")
-        prefix = "embedding."
+        if found not in READ_VERSIONS:
+            raise InputError(
+                f"model format version {found} is not known; this apnc reads versions 1 to {FORMAT_VERSION}"
+            )
+
+        def part(prefix):
+            return {name.removeprefix(prefix): value for name, value in d.items() if name.startswith(prefix)}
+
         return cls(
             Settings.from_dict(d["settings"]),
             d["width"],
             d["sparse"],
             Scaler(d["scale"], d.get("scale.shift"), d.get("scale.factor")),
-            embedding_from_dict({k.removeprefix(prefix): v for k, v in d.items() if k.startswith(prefix)}),
+            embedding_from_dict(part("embedding.")),
             d["facts"],
             d["rows"],
             d["centroids"],
@@ -117,6 +159,10 @@ class Model:
             d["status"],
             d.get("sample"),
             d.get("best"),
+            view_from_dict(part("view.")) if "view.kind" in d else None,
+            d.get("stored"),
+            d.get("weights"),
+            [Base.from_dict(part(f"base.{b}.")) for b in range(d["bases"])] if "bases" in d else None,
         )
 
     def save(self, path, with_sample=False) -> None:
@@ -135,7 +181,7 @@ class Model:
         found = load_npz(path, "model")
         try:
             model = cls.from_dict(found)
-            if model.centroids.ndim != 3 or model.centroids.shape[2] != model.embedding.dim:
+            if model.centroids.ndim != 3 or (model.started and model.centroids.shape[2] != model.dim):
                 raise TypeError(f"centroids of shape {model.centroids.shape}")
             return model
         except (KeyError, TypeError, AttributeError) as error:

@@ -5,6 +5,7 @@ Functions that add options take anything with `argparse`'s ``add_argument_group`
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from apnc.errors import InputError
@@ -70,6 +71,23 @@ def add_method(parser, several=True):
         "--t-share", type=float, default=0.4, metavar="T", help="stable: share of landmarks in a draw (0.4)"
     )
     group.add_argument("--scale", default="none", metavar="HOW", help="none (default), unit, standard or minmax")
+
+
+def add_graph(parser):
+    """Add the options of the methods that rotate an embedding or cut a graph."""
+    group = parser.add_argument_group("rotations and graphs")
+    group.add_argument("--whiten", action="store_true", help="give the columns of a rotated embedding equal weight")
+    group.add_argument(
+        "--unit-rows", action=argparse.BooleanOptionalAction, help="give the rows of a rotated embedding length one"
+    )
+    group.add_argument("--representatives", type=int, default=1000, metavar="P", help="uspec, usenc: p (1000)")
+    group.add_argument("--neighbours", type=int, default=5, metavar="K", help="nearest representatives of a row (5)")
+    group.add_argument(
+        "--neighbour-search", default="exact", metavar="HOW", help="exact (default), or approximate for large p"
+    )
+    group.add_argument("--base-clusterings", type=int, default=20, metavar="M", help="usenc: M (20)")
+    group.add_argument("--k-min", type=int, default=20, metavar="K", help="usenc: fewest clusters of one of them (20)")
+    group.add_argument("--k-max", type=int, default=60, metavar="K", help="usenc: most clusters of one of them (60)")
 
 
 def add_kmeans(parser, k_required=True):

@@ -61,6 +61,69 @@ class Map(ABC):
         """Return the block that stands for this one."""
 
 
+class Several(Fold):
+    """Several Folds of one stage over one dataset, which share a pass and nothing else.
+
+    Engines let the members take turns over stretches of blocks, so that a task holds the state of one at a time.
+
+    Parameters
+    ----------
+    members : list of Fold
+    """
+
+    def __init__(self, members: list[Fold]):
+        self.members = members
+        self.stage, self.reads = members[0].stage, members[0].reads
+
+    def to_dict(self) -> dict:
+        """Return what `fold_from_dict` needs."""
+        out: dict = {"members": len(self.members)}
+        for i, member in enumerate(self.members):
+            out |= {f"{i}.{name}": value for name, value in member.to_dict().items()}
+        return out
+
+    def rows_per_block(self):
+        return min(member.rows_per_block() for member in self.members)
+
+    def accumulate(self, state, block):
+        for i, own in enumerate(self.states(state)):
+            self.members[i].accumulate(own, block)
+            state |= self.keyed(i, own)
+
+    def merge(self, key, a, b):
+        number, _, key = key.partition(":")
+        return self.members[int(number)].merge(key, a, b)
+
+    def finish(self, state: State) -> list:
+        """Return the results of the members."""
+        return [member.finish(own) for member, own in zip(self.members, self.states(state), strict=True)]
+
+    @staticmethod
+    def keyed(i: int, state: State) -> State:
+        """Return the state of member ``i`` under the keys it has in the state of all."""
+        return {f"{i}:{key}": part for key, part in state.items()}
+
+    def states(self, state: State) -> list[State]:
+        """Return the states of the members."""
+        states: list[State] = [{} for _ in self.members]
+        for key, part in state.items():
+            number, _, own = key.partition(":")
+            states[int(number)][own] = part
+        return states
+
+
+def fold_from_dict(d: dict, member) -> Fold:
+    """Return the Fold that ``to_dict`` described: one that ``member`` makes, or `Several` of them."""
+    if "members" not in d:
+        return member(d)
+    parts: list[dict] = [{} for _ in range(d["members"])]
+    for name, value in d.items():
+        number, dot, own = name.partition(".")
+        if dot and number.isdecimal():
+            parts[int(number)][own] = value
+    return Several([member(part) for part in parts])
+
+
 def merge_states(fold: Fold, total: State, other: State) -> State:
     """Add the parts of ``other`` to ``total`` and return it."""
     for key, part in other.items():

@@ -65,7 +65,12 @@ class Run:
 
     def __post_init__(self):
         self.settings.check_memory(self.estimated_rows, self.width)
-        self.threshold = self.threshold or int(hash_threshold(self.settings.sample_rows, self.estimated_rows))
+        wanted = self.settings.sample_rows(self.width)
+        self.threshold = self.threshold or int(hash_threshold(wanted, self.estimated_rows))
+
+    def next_pass(self):
+        """Return the next pass, or None when the model is finished."""
+        return make_method(self.settings.method).next_pass(self)
 
     def absorb(self, stage: str, result) -> None:
         """Take a pass's result."""
@@ -75,7 +80,11 @@ class Run:
                 self.threshold = int(EVERYTHING)
         elif stage == "embed":
             self.embedded = True
-        elif stage == "kmeans":
+        elif not self.model.started:
+            make_method(self.settings.method).absorb(self.model, stage, result)
+            if self.model.started:
+                self.model.stored = self.model.weights = None
+        else:
             advance(self.model, result)
 
 
@@ -89,13 +98,14 @@ def take_sample(run: Run, fold: Callable[[SampleFold], Sample]) -> Sample:
         Runs the pass.
     """
     while True:
-        taken = fold(SampleFold(run.settings.seed, run.settings.sample_rows, run.threshold, run.width))
+        wanted = run.settings.sample_rows(run.width)
+        taken = fold(SampleFold(run.settings.seed, wanted, run.threshold, run.width))
         if taken.complete:
             return taken
         run.absorb("coefficients", (taken, None))
 
 
-def train(run: Run, engine, listener: Listener | None = None) -> Model:
+def train(run: Run, engine, listener: Listener | None = None, stages=None) -> Model:
     """Run passes until the method says that the model is finished, and return the model.
 
     Parameters
@@ -104,10 +114,11 @@ def train(run: Run, engine, listener: Listener | None = None) -> Model:
         Fresh, or as far as an earlier run came.
     engine : apnc.engines.Engine
     listener : Listener, optional
+    stages : tuple of str, optional
+        Run passes of these only, and stop before another.
     """
     listener = listener or Listener()
-    method = make_method(run.settings.method)
-    while (step := method.next_pass(run)) is not None:
+    while (step := run.next_pass()) is not None and (stages is None or step.stage in stages):
         listener.stage(step.stage)
         started = time.perf_counter()
         result = engine.run(step, listener)

@@ -137,7 +137,7 @@ class OutputFolder:
         """Keep what a whole pass has reached."""
         if run.model is None:
             return
-        if stage == "coefficients":
+        if stage == "coefficients" or stage == "moments" or not run.model.started:
             run.model.save(self.partial / START, with_sample=True)
         elif stage == "kmeans":
             m = run.model

@@ -24,7 +24,7 @@ RACE = 2  # iterations between two halvings of the starts that go on
 ROWS_PER_CLUSTER = 32
 
 
-def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1, wanted=None):
+def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1, wanted=None, tolerance=TOLERANCE):
     """Return start centroids from k-means++ and Lloyd's iterations on the embedded sample.
 
     Parameters
@@ -42,6 +42,8 @@ def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1,
         Centroid sets of which only the best will be used; all R by default. Fewer make a race of it: the worse half of
         the starts ends after the first quarter of the sample, and of those left after every second iteration on all of
         it, until ``wanted`` are left. They seldom overtake the better half.
+    tolerance : float
+        Relative gain that ends a start.
 
     Returns
     -------
@@ -51,23 +53,23 @@ def seed_centroids(y, k, restarts, metric="l2", seed=0, weights=None, threads=1,
         Σ e² on the sample.
     """
     with ThreadPoolExecutor(threads) as pool:
-        whole = _Blocks(y, weights, metric, pool)
+        whole = Blocks(y, weights, metric, pool)
         # rows in hash order: the first quarter is itself a uniform sample, and brings most of the way at a quarter
         # of the cost as long as it holds enough rows of each cluster
         first = len(y) // 4
         if first < ROWS_PER_CLUSTER * k:
-            return _lloyd(whole, _plus_plus(whole, k, restarts, seed))
-        quarter = _Blocks(y[:first], None if weights is None else weights[:first], metric, pool)
+            return _lloyd(whole, _plus_plus(whole, k, restarts, seed), tolerance)
+        quarter = Blocks(y[:first], None if weights is None else weights[:first], metric, pool)
         centroids, objectives = _lloyd(quarter, _plus_plus(quarter, k, restarts, seed), QUARTER_TOLERANCE)
         if wanted is not None:
             centroids = centroids[_better_half(objectives, wanted)]
-        return _lloyd(whole, centroids, wanted=wanted)
+        return _lloyd(whole, centroids, tolerance, wanted)
 
 
 def settled_objective(y, centroids, metric, weights=None, threads=1):
     """Return the lowest Σ e² on the sample that Lloyd's iterations reach from given centroids (R, k, m)."""
     with ThreadPoolExecutor(threads) as pool:
-        return float(_lloyd(_Blocks(y, weights, metric, pool), centroids)[1].min())
+        return float(_lloyd(Blocks(y, weights, metric, pool), centroids)[1].min())
 
 
 def random_centroids(y, k, restarts, seed=0, weights=None):
@@ -94,7 +96,7 @@ def _block(y, weights, start):
     return Block("", np.empty(0, np.int64), y[rows], weights=None if weights is None else weights[rows])
 
 
-class _Blocks:
+class Blocks:
     """The sample in fixed blocks, with a pool to work on them in order."""
 
     def __init__(self, y, weights, metric, pool):

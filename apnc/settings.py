@@ -54,6 +54,17 @@ class Settings:
     on_bad_row : {'fail', 'skip'}
     dtype : {'float32', 'float64'}
         Of embeddings; float64 is taken by itself where float32 cannot tell rows apart.
+    whiten : bool
+        Give the columns of a rotated embedding equal weight.
+    unit_rows : bool or None
+        Give the rows of a rotated embedding length one; None is what the method does by itself.
+    representatives : int
+        p of U-SPEC and U-SENC.
+    neighbours : int
+        K, nearest representatives of a row.
+    neighbour_search : {'exact', 'approximate'}
+    base_clusterings, k_min, k_max : int
+        M of U-SENC, and the range of their numbers of clusters.
     """
 
     k: int = 8
@@ -76,6 +87,14 @@ class Settings:
     scale: str = "none"
     on_bad_row: str = "fail"
     dtype: str = "float32"
+    whiten: bool = False
+    unit_rows: bool | None = None
+    representatives: int = 1000
+    neighbours: int = 5
+    neighbour_search: str = "exact"
+    base_clusterings: int = 20
+    k_min: int = 20
+    k_max: int = 60
 
     def __post_init__(self):
         for f in fields(self):  # a grid search hands over NumPy's numbers, which JSON does not know
@@ -91,10 +110,9 @@ class Settings:
         InputError
             Naming the option, the value and the rule.
         """
-        from apnc.embeddings.methods import make_method
-
-        method = make_method(self.method)
-        for name in ("k", "landmarks", "blocks", "restarts", "passes"):
+        method = self._method
+        counts = ("representatives", "neighbours", "base_clusterings", "k_min", "k_max")
+        for name in ("k", "landmarks", "blocks", "restarts", "passes", *counts):
             _whole(name, getattr(self, name), 1)
         for name in ("dim", "sample"):
             if getattr(self, name) is not None:
@@ -120,18 +138,23 @@ class Settings:
             raise InputError(f"--init holds {len(self.init_rows or ())} rows, but -k is {self.k}")
         if method.uses_kernel:
             make_kernel(self.kernel, self.kernel_params)
+        method.check(self)
         return self
 
     @property
-    def sample_rows(self) -> int:
-        """l', the rows of the sample."""
-        return max(self.sample or SAMPLE_ROWS, self.landmarks if self._uses_landmarks else 1, self.k)
-
-    @property
-    def _uses_landmarks(self):
+    def _method(self):
         from apnc.embeddings.methods import make_method
 
-        return make_method(self.method).uses_kernel
+        return make_method(self.method)
+
+    def sample_rows(self, width: int | None = None) -> int:
+        """Return l', the rows of the sample, for rows of ``width`` features where that is known."""
+        return max(self.start_rows, self._method.sample_rows(self, width))
+
+    @property
+    def start_rows(self) -> int:
+        """Rows of the sample that start centroids are found on: all of it for most methods."""
+        return max(self.sample or SAMPLE_ROWS, self.landmarks if self._method.uses_kernel else 1, self.k)
 
     @property
     def gain_to_go_on(self) -> float:
@@ -162,17 +185,11 @@ class Settings:
             Naming the option to lower, what it takes and what there is.
         """
         available = available or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        sampled = min(self.sample_rows, 1 + 5 * rows // 4)  # the estimate is on the low side
-        k = min(self.k, sampled)
-        landmarks = min(self.landmarks, sampled) if self._uses_landmarks else 0
-        dim = (self.dim or (1000 if self.method == "stable" else min(500, landmarks))) if landmarks else width or 1
-        trials = 2 + int(np.log(k))
-        takes = {
-            "--sample": 12 * sampled * (width or 1),
-            "--landmarks": 24 * landmarks**2,
-            "--dim": 16 * dim * (landmarks + sampled),
-            "--restarts": self.restarts * (16 * k * dim + 8 * sampled * (1 + trials)),
-        }
+        # the estimate is on the low side
+        sampled, started = (min(n, 1 + 5 * rows // 4) for n in (self.sample_rows(width), self.start_rows))
+        k, trials = min(self.k, started), 2 + int(np.log(min(self.k, started)))
+        takes = {"--sample": 12 * sampled * (width or 1)} | self._method.memory(self, sampled, width or 1)
+        takes["--restarts"] = self.restarts * (16 * k * self._method.dim(self, width) + 8 * started * (1 + trials))
         option = max(takes, key=takes.get)
         if takes[option] > available:
             raise InputError(

@@ -1,8 +1,8 @@
 """One command per stage, over a folder that holds what the whole run writes.
 
 sample → sample.npz · coefficients → model.npz · embed → embedding/ · kmeans → model.npz · assign → labels/ ·
-collect → labels.csv. Each reads what the ones before it wrote, so that another method, width or k needs no new
-sample, and each writes by rename.
+collect → labels.csv; with some methods moments → model.npz, before or after embed. Each reads what the ones before it
+wrote, so that another method, width or k needs no new sample, and each writes by rename.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def embed(options) -> None:
     """Embed every row, once."""
     folder, data = Path(options.folder), _input(options.folder)
     model = _model(folder)
+    _check_next(folder, Run(model.settings, model.rows, model.width, model=model), "embed")
     with _listening(data) as listener, _engine(options, data, folder) as engine:
         listener.stage("embed")
         engine.embed(EmbedMap.of(model), listener)
@@ -89,11 +90,24 @@ def embed(options) -> None:
     print(f"rows embedded: {where}")
 
 
+def moments(options) -> None:
+    """Run the moments passes that come next, for a method that has some."""
+    folder, data = Path(options.folder), _input(options.folder)
+    model = _model(folder)
+    run = Run(model.settings, model.rows, model.width, model=model)
+    with _listening(data) as listener, _engine(options, data, folder) as engine:
+        run.embedded = engine.embedded if engine.keeps_labels else (folder / EMBEDDING).exists()
+        _check_next(folder, run, "moments")
+        listener.finished = lambda run, _: run.model.save(folder / MODEL, with_sample=True)
+        train(run, engine, listener, ("moments",))
+    print(f"{_next(run)}: {folder / MODEL}")
+
+
 def kmeans(options) -> None:
     """Run k-means passes over the embedding until they are over."""
     folder, data = Path(options.folder), _input(options.folder)
     model = _model(folder)
-    if model.sample is None:
+    if model.sample is None and model.stored is None:
         raise InputError(f"{folder / MODEL}: has no sample, which passes need; run apnc coefficients")
     for name in ("passes", "tol"):
         if getattr(options, name) is not None:
@@ -104,9 +118,13 @@ def kmeans(options) -> None:
             f"{folder / MODEL}: its passes are over ({model.status}); run apnc coefficients to start again"
         )
     run = Run(model.settings, model.rows, model.width, model=model, embedded=True)
+    _check_next(folder, run, "kmeans")
     with _listening(data) as listener, _engine(options, data, folder, embedded=True) as engine:
         listener.finished = lambda run, _: run.model.save(folder / MODEL, with_sample=True)
-        train(run, engine, listener)
+        train(run, engine, listener, ("kmeans",))
+    if not model.started:
+        print(f"{_next(run)}: {folder / MODEL}")
+        return
     print(
         f"{len(model.passes)} passes, {model.status}, objective {model.passes[-1]['objective']:.8g}: {folder / MODEL}"
     )
@@ -121,7 +139,7 @@ def assign(options) -> None:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         listener.stage("assign")
-        step = AssignMap(model.centroids[0], model.metric)
+        step = AssignMap.of(model)
         if engine.keeps_labels:
             where = engine.keep_labels(step, listener)[1]
             _write(partial / ELSEWHERE, {"labels": where})
@@ -144,7 +162,7 @@ def collect(options) -> None:
     partial = folder / f".{runs.LABELS}.partial"
     try:
         with open(partial, "wb") as file:
-            writer = LabelWriter(file, ids, model.embedding.dtype)
+            writer = LabelWriter(file, ids, model.dtype)
             for block in shards.read(paths, data.spec.sources, ids, labels):
                 writer.write(block)
         if writer.rules and model.settings.on_bad_row == "fail":
@@ -173,7 +191,16 @@ COMMANDS = (
         opts.add_sampling,
         opts.add_runner,
     ),
-    ("coefficients", coefficients, "make a model from the sample", _folder, opts.add_method, opts.add_kmeans),
+    (
+        "coefficients",
+        coefficients,
+        "make a model from the sample",
+        _folder,
+        opts.add_method,
+        opts.add_graph,
+        opts.add_kmeans,
+    ),
+    ("moments", moments, "run the moments passes of methods that have some", _folder, opts.add_runner),
     ("embed", embed, "embed every row", _folder, opts.add_runner),
     ("kmeans", kmeans, "run the k-means passes", _folder, _kmeans_arguments, opts.add_runner),
     ("assign", assign, "find the cluster of every row", _folder, opts.add_runner),
@@ -224,6 +251,18 @@ def _finished(folder) -> Model:
     if not model.done:
         raise InputError(f"{folder / MODEL}: its k-means passes are not over; run apnc kmeans")
     return model
+
+
+def _check_next(folder, run, stage):
+    """Raise InputError, naming the command to run, if the model's next pass is of another stage."""
+    step = run.next_pass()
+    if step is not None and step.stage != stage and not (stage == "embed" and run.model.started):
+        raise InputError(f"{folder / MODEL}: {_next(run)}")
+
+
+def _next(run):
+    step = run.next_pass()
+    return "its passes are over" if step is None else f"its next stage is apnc {step.stage}"
 
 
 def _engine(options, data, folder, embedded=False):

@@ -20,6 +20,7 @@ if IS_TASK:
 _CLASSES = {
     "sample": "SampleJob",
     "coefficients": "CoefficientsJob",
+    "moments": "MomentsJob",
     "embed": "EmbedJob",
     "kmeans": "KMeansJob",
     "assign": "AssignJob",

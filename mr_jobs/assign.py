@@ -11,18 +11,18 @@ from mr_jobs.base import LabelJob
 class AssignJob(LabelJob):
     @classmethod
     def describe(cls, step):
-        return {"centroids": step.centroids[None], "embedding.metric": step.metric}
+        return step.to_dict()
 
     def build(self, described):
-        from apnc.kmeans import AssignMap
+        from apnc.kmeans import assign_from_dict
 
-        return AssignMap(described["centroids"][0], described["embedding.metric"])
+        return assign_from_dict(described)
 
     def launch(self, driver):
         from apnc.kmeans import AssignMap
 
         model = driver.model()
-        driver.map_embedding(type(self), AssignMap(driver.centroids(model), model.metric))
+        driver.map_embedding(type(self), AssignMap.of(model, driver.centroids(model)))
 
 
 if __name__ == "__main__":

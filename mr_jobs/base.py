@@ -17,6 +17,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import threading
 import warnings
 from contextlib import ExitStack, contextmanager
@@ -207,11 +208,28 @@ class FoldJob(Job):
         return self.guarded(self._finish(pairs) if self.finishes else self._merge(pairs))
 
     def _map(self, lines):
+        from apnc.passes import Several
+
+        fold = self.task_pass()
+        blocks = self.blocks(lines, fold)
+        if not isinstance(fold, Several):
+            yield from self._shipped(fold, self._accumulated(fold, blocks))
+            return
+        # one after the other over blocks kept on disk: the states of all may be more than a task can hold
+        with _spooled(blocks) as again:
+            for i, member in enumerate(fold.members):
+                yield from self._shipped(fold, fold.keyed(i, self._accumulated(member, again())))
+
+    @staticmethod
+    def _accumulated(fold, blocks):
+        state: dict = {}
+        for block in blocks:
+            fold.accumulate(state, block)
+        return state
+
+    def _shipped(self, fold, state):
         from apnc.blocks import pack, to_line
 
-        fold, state = self.task_pass(), {}
-        for block in self.blocks(lines, fold):
-            fold.accumulate(state, block)
         for key, part in state.items():
             if self.finishes:
                 packed = pack(fold.seal(part))
@@ -321,6 +339,24 @@ class LabelJob(MapJob):
         lines = encode(block)
         if lines:
             yield None, lines
+
+
+@contextmanager
+def _spooled(blocks):
+    """Write blocks to a file of the task's own folder, and give the function that reads them again."""
+    from apnc.blocks import Block, pack, unpack
+
+    with tempfile.TemporaryFile(dir=os.getcwd() if IS_TASK else None) as file:
+        for block in blocks:
+            data = pack(block.to_dict())
+            file.write(len(data).to_bytes(8, "little") + data)
+
+        def again():
+            file.seek(0)
+            while size := file.read(8):
+                yield Block.from_dict(unpack(file.read(int.from_bytes(size, "little"))))
+
+        yield again
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class ClusterLauncher:
         needs = needs_of(step, source.row_bytes)
         maps = map_tasks(source.bytes, self.slots(), self.splits)
         reduces = 0 if not hasattr(step, "merge") else 1
-        if step.stage == "kmeans":
+        if step.stage in ("kmeans", "moments"):
             reduces = reduce_tasks(step, maps, self.slots())
         settings = settings_for(
             needs, maps=maps, reduces=reduces, replication=self.replication() if intermediate else None

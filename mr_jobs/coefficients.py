@@ -32,7 +32,8 @@ class CoefficientsJob(FoldJob):
             from apnc.scaling import BY_COLUMN
 
             columns = settings.scale in BY_COLUMN
-            return SampleFold(settings.seed, settings.sample_rows, described["threshold"], described["width"], columns)
+            size = settings.sample_rows(described["width"])
+            return SampleFold(settings.seed, size, described["threshold"], described["width"], columns)
         from apnc.coefficients import CoefficientsFold
 
         return CoefficientsFold(settings, **described)

@@ -17,12 +17,13 @@ class KMeansJob(FoldJob):
 
     @classmethod
     def describe(cls, step):
-        return {"centroids": step.centroids, "embedding.metric": step.metric}
+        return step.to_dict()
 
     def build(self, described):
-        from apnc.kmeans import KMeansFold
+        from apnc.kmeans import kmeans_from_dict
+        from apnc.passes import fold_from_dict
 
-        return KMeansFold(described["centroids"], described["embedding.metric"])
+        return fold_from_dict(described, kmeans_from_dict)
 
     @staticmethod
     def split(key, part):

@@ -11,25 +11,24 @@ from mr_jobs.base import LabelJob
 class PredictJob(LabelJob):
     @classmethod
     def describe(cls, step):
-        return step.embed.to_dict() | {"centroids": step.assign.centroids[None]}
+        return step.embed.to_dict() | step.assign.to_dict()
 
     def task_pass(self):
         from apnc.embed import PredictMap
-        from apnc.kmeans import AssignMap
+        from apnc.kmeans import assign_from_dict
         from mr_jobs.embed import stored_pass
 
         stored = stored_pass(self.options.model)
         if stored is None:
             return super().task_pass()
         embed, values = stored
-        return PredictMap(embed, AssignMap(values["centroids"][0], embed.embedding.metric))
+        return PredictMap(embed, assign_from_dict(values))
 
     def build(self, described):
         from apnc.embed import PredictMap, embed_map_from_dict
-        from apnc.kmeans import AssignMap
+        from apnc.kmeans import assign_from_dict
 
-        assign = AssignMap(described["centroids"][0], described["embedding.metric"])
-        return PredictMap(embed_map_from_dict(described), assign)
+        return PredictMap(embed_map_from_dict(described), assign_from_dict(described))
 
     def add_options(self, parser):
         from apnc.options import add_input
@@ -41,7 +40,7 @@ class PredictJob(LabelJob):
         from apnc.kmeans import AssignMap
 
         model = driver.model()
-        assign = AssignMap(driver.centroids(model), model.metric)
+        assign = AssignMap.of(model, driver.centroids(model))
         driver.map_rows(type(self), PredictMap(EmbedMap.of(model), assign))
 
 

@@ -12,9 +12,8 @@ import numpy as np
 from apnc import hdfs
 from apnc import options as opts
 from apnc.coefficients import BadRows, CoefficientsFold, build_model, check_sample
-from apnc.convergence import advance
 from apnc.errors import ApncError, InputError
-from apnc.kmeans import KMeansFold, best_run
+from apnc.kmeans import best_run
 from apnc.model import Model, load_npz, save_npz
 from apnc.pipeline import Listener, Run, take_sample
 from apnc.readers import encoded, files
@@ -36,6 +35,7 @@ def add_settings(parser):
     """Add the settings of a run, as ``apnc cluster`` has them."""
     opts.add_sampling(parser)
     opts.add_method(parser, several=False)
+    opts.add_graph(parser)
     opts.add_kmeans(parser, k_required=False)
 
 
@@ -171,13 +171,36 @@ class Driver:
         model = self.model()
         if model.done:
             raise InputError(f"{self.options.model}: its passes are over ({model.status})")
-        if model.sample is None:
+        if model.sample is None and model.stored is None:
             raise InputError(f"{self.options.model}: a model without its sample, which has no more passes")
-        fold = KMeansFold(model.centroids, model.metric)
-        advance(model, self._launch("fold", job_class, fold, InputSpec(encoded.FORMAT), self._shards()))
+        self._pass("kmeans", model, InputSpec(encoded.FORMAT), self._shards, job_class)
+        if not model.started:
+            print("a pass of the base clusterings; they are followed by mr_jobs.moments")
+            return model
         over = f"over ({model.status})" if model.done else "not over"
         print(f"pass {len(model.passes)}: objective {model.passes[-1]['objective']:.6g}; passes are {over}")
         return model
+
+    def moments_pass(self, job_class) -> Model:
+        self._required("output")
+        model = self.model()
+        run = Run(model.settings, model.rows, model.width, model=model, embedded=True)
+        if not model.started and (step := run.next_pass()) is not None and step.reads == "rows":
+            data = self._describe()
+            self._pass("moments", model, data.spec, self._splits, job_class)
+        else:
+            self._pass("moments", model, InputSpec(encoded.FORMAT), self._shards, job_class)
+        print("start centroids are chosen" if model.started else "more passes come before start centroids")
+        return model
+
+    def _pass(self, stage, model, spec, splits, job_class):
+        """Run the model's next pass, which has to be of a stage, and take its result into the model."""
+        run = Run(model.settings, model.rows, model.width, model=model, embedded=True)
+        step = run.next_pass()
+        if step is None or step.stage != stage:
+            wanted = "none" if step is None else f"mr_jobs.{step.stage}"
+            raise InputError(f"{self.options.model}: its next pass is {wanted}")
+        run.absorb(stage, self._launch("fold", job_class, step, spec, splits()))
 
     def centroids(self, model) -> np.ndarray:
         """Return the model's centroids, or the best of them as long as passes go on."""

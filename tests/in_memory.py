@@ -36,7 +36,7 @@ def sample_of(x, weights=None, size=10_000, seed=0):
 def model_of(x, weights=None, threads=1, **settings):
     """Return the model before its first full pass."""
     settings = Settings(**settings).check()
-    return build_model(sample_of(x, weights, settings.sample_rows, settings.seed), settings, threads)
+    return build_model(sample_of(x, weights, settings.sample_rows(x.shape[1]), settings.seed), settings, threads)
 
 
 def train(x, weights=None, threads=1, memory_budget=MEMORY_BUDGET, **settings):

@@ -191,9 +191,9 @@ def test_the_scale_is_part_of_the_model(scale):
 def test_the_paper_s_defaults_stand_in_the_settings():
     s = Settings()
     assert (s.landmarks, s.t_share, s.passes, s.restarts, s.tol) == (500, 0.4, 20, 10, None)
-    assert s.sample_rows == 10_000 and replace(s, landmarks=20_000).sample_rows == 20_000
-    assert replace(s, sample=700).sample_rows == 700 and replace(s, sample=7).sample_rows == 500
-    assert replace(s, sample=7, method="linear").sample_rows == 8, "no less than k"
+    assert s.sample_rows() == 10_000 and replace(s, landmarks=20_000).sample_rows() == 20_000
+    assert replace(s, sample=700).sample_rows() == 700 and replace(s, sample=7).sample_rows() == 500
+    assert replace(s, sample=7, method="linear").sample_rows() == 8, "no less than k"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert model_of(DIGITS, k=2, method="stable", restarts=1).embedding.dim == 1000

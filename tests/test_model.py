@@ -83,7 +83,7 @@ def test_nothing_in_the_file_is_a_pickle(trained, tmp_path):
 def test_unknown_versions_are_refused_by_number(version, tmp_path):
     values = train(X, k=2, method="linear").to_dict(False) | {"format_version": version}
     save_npz(tmp_path / "model.npz", values)
-    with pytest.raises(InputError, match=f"model format version {version} is not known; this apnc reads version 1"):
+    with pytest.raises(InputError, match=f"model format version {version} is not known; this apnc reads versions 1"):
         Model.load(tmp_path / "model.npz")
 
 

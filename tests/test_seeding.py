@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, make_blobs
 from threadpoolctl import threadpool_limits
 
-from apnc.seeding import BLOCK_ROWS, _Blocks, _draw, _plus_plus, random_centroids, sample_objectives, seed_centroids
+from apnc.seeding import BLOCK_ROWS, Blocks, _draw, _plus_plus, random_centroids, sample_objectives, seed_centroids
 
 METRICS = pytest.mark.parametrize("metric", ["l2", "l1"])
 
@@ -80,7 +80,7 @@ def test_k_means_plus_plus_never_takes_the_same_place_twice(metric, threads):
     # sorted rows, over several blocks: a mix-up of blocks would draw from distances of other rows
     y = np.repeat(np.random.default_rng(0).normal(size=(9, 3)), BLOCK_ROWS // 3, axis=0)
     with ThreadPoolExecutor(threads) as pool:
-        starts = _plus_plus(_Blocks(y, None, metric, pool), 9, 3, 0)
+        starts = _plus_plus(Blocks(y, None, metric, pool), 9, 3, 0)
     assert all(len(np.unique(run, axis=0)) == 9 for run in starts)
 
 

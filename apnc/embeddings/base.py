@@ -42,6 +42,10 @@ class Embedding(ABC):
         """Return the mask of scaled rows for which y is not defined and the rule they break, or (None, '')."""
         return None, ""
 
+    def overflown(self, y) -> np.ndarray:
+        """Return the mask of embedded rows that are not finite, or whose squares are not."""
+        return ~np.isfinite(np.einsum("ij,ij->i", y, y))  # objectives are sums of squares
+
     @abstractmethod
     def to_dict(self) -> dict: ...
 
@@ -151,6 +155,11 @@ def embedding_from_dict(d: dict) -> Embedding:
     """Return the embedding that `Embedding.to_dict` described."""
     if d["kind"] == "linear":
         return LinearEmbedding(d["shift"], d["dtype"])
+    if d["kind"] == "neighbours":
+        from apnc.embeddings.neighbour import NeighbourEmbedding
+
+        sets = [d[f"representatives.{b}"] for b in range(sum(name.startswith("representatives.") for name in d))]
+        return NeighbourEmbedding(sets, d["count"], d["dtype"], d["approximate"])
     blocks = range(d["blocks"])
     kernel = make_kernel(d["kernel"]["name"], d["kernel"]["params"])
     return KernelEmbedding(

@@ -15,11 +15,12 @@ from threadpoolctl import threadpool_limits
 
 from apnc.blocks import Block, pack, unpack
 from apnc.engines import Engine
-from apnc.passes import Fold, Map, merge_states
+from apnc.passes import Fold, Map, Several, merge_states
 from apnc.readers import encoded
 
 MEMORY_BUDGET = 256 << 20
 BLOCK_BYTES = 4 << 20
+FEWEST_ITEMS = 16  # of a stored embedding, so that all cores have something to do to the end
 BLOCKS_PER_ITEM = 4  # work is handed to threads a few blocks at a time, to spare merging and waiting
 
 
@@ -50,6 +51,8 @@ class InProcessEngine(Engine):
         self._store = self._make_store() if embedding else None
 
     def fold(self, fold: Fold, listener):
+        if isinstance(fold, Several):
+            return self._fold_several(fold, listener)
         total: dict = {}
 
         def work(blocks):
@@ -63,6 +66,21 @@ class InProcessEngine(Engine):
             merge_states(fold, total, state)
             listener.rows(rows)
         return fold.finish(total)
+
+    def _fold_several(self, several, listener):
+        """Give every member its turn over each stretch of blocks, side by side: no state is there twice."""
+        states: list = [{} for _ in several.members]
+        with threadpool_limits(1), ThreadPoolExecutor(self.threads) as pool:
+            for item in self._items(several):
+                blocks = list(item())
+
+                def work(i, blocks=blocks):
+                    for block in blocks:
+                        several.members[i].accumulate(states[i], block)
+
+                list(pool.map(work, range(len(states))))
+                listener.rows(sum(block.n for block in blocks))
+        return [member.finish(state) for member, state in zip(several.members, states, strict=True)]
 
     def embed(self, embed: Map, listener):
         self._close_store()
@@ -127,7 +145,7 @@ class _Store:
     def __init__(self, memory_budget, folder):
         self._budget, self._folder = memory_budget, folder
         self._blocks: list = []  # Block, or (position, bytes) in the file
-        self._bytes = 0
+        self._bytes = self._rows = 0
         self._file = None
 
     @contextmanager
@@ -137,6 +155,7 @@ class _Store:
 
     def _append(self, block: Block) -> None:
         self._bytes += block.x.nbytes
+        self._rows += block.n
         if self._file is None and self._bytes > self._budget:
             self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - lives as long as the store
             self._end = 0
@@ -155,11 +174,16 @@ class _Store:
         self._end += len(data)
 
     def items(self, count, max_rows):
-        """Yield functions that return up to ``count`` consecutive blocks."""
+        """Yield functions that return consecutive blocks: rows for about ``count`` blocks of ``max_rows``.
+
+        Narrow rows may come from blocks that were cut for wide ones, and few rows still make `FEWEST_ITEMS`.
+        """
         if self._file is not None:
             self._file.flush()
-        for start in range(0, len(self._blocks), count):
-            some = self._blocks[start : start + count]
+        rows = min(count * max_rows, -(-self._rows // FEWEST_ITEMS))
+        step = max(1, rows * len(self._blocks) // max(1, self._rows))
+        for start in range(0, len(self._blocks), step):
+            some = self._blocks[start : start + step]
             yield lambda some=some: (self._read(entry) for entry in some)
 
     def _read(self, entry):

@@ -72,7 +72,7 @@ class Clusterer(ClusterMixin, Estimator):
                 raise InputError(f"n_samples={rows.shape[0]} should be >= n_clusters={settings.k}")
             with self._engine(rows, weights) as engine:
                 model = train(Run(settings, *rows.shape), engine)
-                steps = engine.labels(AssignMap(model.centroids[0], model.metric), Listener())
+                steps = engine.labels(AssignMap.of(model), Listener())
                 assigned = collected(steps, rows.shape[0], 2, np.float64)
             _warn_of_outcome(model, settings, assigned)
         if hasattr(self, "feature_names_in_"):
