@@ -1,7 +1,7 @@
 """Kernel k-means and spectral clustering for data too large or too tangled for plain k-means."""
 
 __version__ = "0.1.0"
-__all__ = ["APNCTransformer", "KernelKMeans", "load"]
+__all__ = ["USENC", "USPEC", "APNCTransformer", "KernelKMeans", "RankRestrictedKernelKMeans", "SpectralNystrom", "load"]
 
 
 def __getattr__(name):

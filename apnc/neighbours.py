@@ -148,22 +148,35 @@ def _sorted(nodes, squares):
 
 
 def packed(nodes: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Return nodes and squared distances (n, K) as one matrix of 16-bit words (n, 3K), six bytes for each pair.
+    """Return nodes and squared distances (n, K) as one matrix of 16-bit words: six bytes a pair, ten in float64.
 
     Examples
     --------
-    >>> nodes, squares = unpacked(packed(np.array([[3, 1]]), np.array([[0.5, 2.0]])), 1)
+    >>> words = packed(np.array([[3, 1]]), np.array([[0.5, 2.0]], np.float32))
+    >>> words.shape
+    (1, 6)
+    >>> nodes, squares = unpacked(words, 1, np.float32)
     >>> nodes.tolist(), squares.tolist()
     ([[[3, 1]]], [[[0.5, 2.0]]])
     """
-    words = np.ascontiguousarray(squares, "<f4").view("<u2").reshape(len(nodes), -1)
-    return np.concatenate([words, nodes.astype("<u2")], axis=1)
+    squares = np.ascontiguousarray(squares, squares.dtype.newbyteorder("<"))
+    return np.concatenate([squares.view("<u2").reshape(len(nodes), -1), nodes.astype("<u2")], axis=1)
 
 
-def unpacked(x: np.ndarray, searches: int):
-    """Return nodes and squared distances, each of shape (searches, n, K), from the words of `packed`."""
-    count = x.shape[1] // (3 * searches)
-    words = np.ascontiguousarray(x[:, : 2 * count * searches])
-    squares = words.view("<f4").reshape(len(x), searches, count)
-    nodes = x[:, 2 * count * searches :].reshape(len(x), searches, count)
+def unpacked(x: np.ndarray, searches: int, dtype):
+    """Return nodes and squared distances, each of shape (searches, n, K), from the words of `packed`.
+
+    Parameters
+    ----------
+    x : ndarray of uint16, shape (n, w)
+    searches : int
+        How many searches of K each were packed side by side.
+    dtype : dtype
+        Of the squared distances.
+    """
+    dtype = np.dtype(dtype).newbyteorder("<")
+    count = x.shape[1] // (dtype.itemsize // 2 + 1)
+    words = x.shape[1] - count
+    squares = np.ascontiguousarray(x[:, :words]).view(dtype).reshape(len(x), searches, count // searches)
+    nodes = x[:, words:].reshape(squares.shape)
     return nodes.astype(np.int64).swapaxes(0, 1), squares.swapaxes(0, 1)

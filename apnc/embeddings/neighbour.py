@@ -28,7 +28,7 @@ class NeighbourEmbedding(Embedding):
 
     @property
     def dim(self):
-        return 3 * self.count * len(self.representatives)
+        return (self.dtype.itemsize // 2 + 1) * self.count * len(self.representatives)
 
     @property
     def widest(self):
@@ -50,10 +50,10 @@ class NeighbourEmbedding(Embedding):
         self.prepare()
         found = [search(x) for search in self._searches]
         nodes = np.concatenate([nodes for nodes, _ in found], axis=1)
-        return packed(nodes, np.concatenate([squares for _, squares in found], axis=1))
+        return packed(nodes, np.concatenate([squares for _, squares in found], axis=1).astype(self.dtype, copy=False))
 
     def overflown(self, y):
-        return ~np.isfinite(unpacked(y, 1)[1][0]).all(axis=1)
+        return ~np.isfinite(unpacked(y, 1, self.dtype)[1][0]).all(axis=1)
 
     def with_dtype(self, dtype):
         return type(self)(self.representatives, self.count, dtype, self.approximate)

@@ -36,8 +36,6 @@ class RankRestricted(LandmarkMethod):
             raise InputError(f"--landmarks {c} must be at least 2k + 2 = {2 * k + 2} with --method {self.name}")
         if settings.blocks != 1:
             raise InputError(f"--blocks {settings.blocks}: --method {self.name} has one block, a rotation mixes all")
-        if settings.dim is not None and settings.dim < k:
-            raise InputError(f"--dim {settings.dim} must be at least -k {k} with --method {self.name}")
         if settings.dim is not None and settings.dim >= -(-c // 2):
             raise InputError(
                 f"--dim {settings.dim} must be below half of --landmarks {c}, rounded up, with --method {self.name}"
@@ -65,6 +63,8 @@ class RankRestricted(LandmarkMethod):
         from apnc.moments import leading
 
         settings, embedding, facts = model.settings, model.embedding, model.facts
+        if settings.dim and settings.dim < settings.k:
+            warn(f"--dim {settings.dim} is below -k {settings.k}: the target rank of {self.name} is k at least")
         s = self.target_rank(settings, facts["landmarks"], embedding.dim)
         if settings.dim and s < settings.dim:
             warn(f"--dim {settings.dim} is above what a sketch of rank {embedding.dim} allows: {s} are used")

@@ -77,7 +77,7 @@ class RepresentativeMethod(Method):
         settings, embedding, views = model.settings, model.embedding, []
         searches = len(embedding.representatives)
         kernel = make_kernel("rbf", settings.kernel_params)
-        for b, (_, squares) in enumerate(zip(*unpacked(model.stored, searches), strict=True)):
+        for b, (_, squares) in enumerate(zip(*unpacked(model.stored, searches, embedding.dtype), strict=True)):
             sigma = kernel.params["sigma"]
             if isinstance(sigma, str):
                 sigma = float(sigma.partition("*")[2] or 1) * float(np.sqrt(squares.astype(np.float64)).mean())
@@ -88,7 +88,8 @@ class RepresentativeMethod(Method):
                 )
             width = len(embedding.representatives[b])
             unit = settings.unit_rows is not False
-            views.append(NodeView(width, sigma, search=b, searches=searches, unit=unit, dtype=settings.dtype))
+            stored = {"search": b, "searches": searches, "stored": embedding.dtype}
+            views.append(NodeView(width, sigma, unit=unit, dtype=settings.dtype, **stored))
         model.facts["sigma"] = [view.sigma for view in views]
         return views
 
@@ -139,6 +140,6 @@ def _is_noisy(embedding, rows) -> bool:
     """Return whether float32 rounding moves squared distances to representatives by what decides affinities."""
     with np.errstate(over="ignore", invalid="ignore"):
         searches = len(embedding.representatives)
-        found = unpacked(embedding.transform(rows), searches)[1].astype(np.float64)
-        exact = unpacked(embedding.with_dtype(np.float64).transform(rows), searches)[1].astype(np.float64)
+        found = unpacked(embedding.transform(rows), searches, np.float32)[1]
+        exact = unpacked(embedding.with_dtype(np.float64).transform(rows), searches, np.float64)[1]
         return bool(np.abs(found - exact).mean() > np.sqrt(NOISE) * exact.mean())

@@ -131,13 +131,18 @@ class NodeView(View):
         W, once it is known.
     search, searches : int
         Which of how many searches whose results are stored side by side.
+    stored : dtype
+        Of the squared distances as they are stored.
     unit : bool
         Rows of length one.
     """
 
-    def __init__(self, width, sigma, rotation=None, search=0, searches=1, unit=True, dtype=np.float32):
+    def __init__(
+        self, width, sigma, rotation=None, search=0, searches=1, stored=np.float32, unit=True, dtype=np.float32
+    ):
         self.width, self.sigma, self.rotation = width, sigma, rotation
-        self.search, self.searches, self.unit, self.dtype = search, searches, unit, np.dtype(dtype)
+        self.search, self.searches, self.stored = search, searches, np.dtype(stored)
+        self.unit, self.dtype = unit, np.dtype(dtype)
 
     @property
     def dim(self):
@@ -148,7 +153,7 @@ class NodeView(View):
         return 64 * self.searches
 
     def _shares(self, x):
-        nodes, squares = unpacked(x, self.searches)
+        nodes, squares = unpacked(x, self.searches, self.stored)
         nodes, squares = nodes[self.search], squares[self.search].astype(np.float64)
         lowest = squares.min(axis=1)
         shares = np.exp((lowest[:, None] - squares) / (2 * self.sigma**2))
@@ -164,7 +169,7 @@ class NodeView(View):
         return (nodes, shares), np.exp(log_degrees)
 
     def to_dict(self):
-        out = {"kind": "nodes", "dtype": self.dtype.name}
+        out = {"kind": "nodes", "dtype": self.dtype.name, "stored": self.stored.name}
         for name in ("width", "sigma", "search", "searches", "unit"):
             out[name] = getattr(self, name)
         return out if self.rotation is None else out | {"rotation": self.rotation}

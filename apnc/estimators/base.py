@@ -32,6 +32,14 @@ PARAMETERS = {
     "scale": "scale",
     "max_iter": "passes",
     "tol": "tol",
+    "n_representatives": "representatives",
+    "n_neighbors": "neighbours",
+    "neighbor_search": "neighbour_search",
+    "n_base": "base_clusterings",
+    "k_min": "k_min",
+    "k_max": "k_max",
+    "whiten": "whiten",
+    "unit_rows": "unit_rows",
     "n_init": "restarts",
     "full_restarts": "full_restarts",
     "init": "init",
@@ -39,6 +47,7 @@ PARAMETERS = {
     "random_state": "seed",
 }
 LINEAR = ("linear", "kmeans")  # the method without a kernel, and its alias
+OF_TWO_ROWS = ("stable", "uspec", "usenc")  # a draw of landmarks leaves some; a graph has edges
 FLOATS = [np.float64, np.float32]
 
 
@@ -99,7 +108,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         )
 
     def _training_rows(self, X):
-        return self._rows(X, ensure_min_samples=2 if self.method == "stable" else 1)  # a draw of landmarks leaves some
+        return self._rows(X, ensure_min_samples=2 if self.method in OF_TWO_ROWS else 1)
 
     def _checked(self, X):
         check_is_fitted(self)
@@ -114,7 +123,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             return collected(engine.labels(step, Listener()), X.shape[0], width, dtype)
 
     def _embed(self, X):
-        return self._map(EmbedMap.of(self.model_), X, self.model_.embedding.dim, self._dtype)
+        step = ViewedMap(EmbedMap.of(self.model_), self.model_.view)
+        return self._map(step, X, self.model_.dim, self._dtype)
 
     # ---- the model
 
@@ -125,14 +135,33 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         embedding = model.embedding
         self.metric_ = embedding.metric
         if hasattr(embedding, "kernel"):
-            self.kernel_ = embedding.kernel
-            self.landmarks_ = _stacked(embedding.landmarks)
-        else:
+            self.kernel_, self.landmarks_ = embedding.kernel, _stacked(embedding.landmarks)
+        elif self.method in LINEAR:
             self.kernel_ = self.landmarks_ = None
 
     @property
     def _dtype(self):
         return np.dtype(self.model_.settings.dtype)
+
+
+class ViewedMap(Map):
+    """y of rows, also where a view makes it of what the embedding pass stores."""
+
+    stage = "transform"
+
+    def __init__(self, embed: EmbedMap, view=None):
+        self.embed, self.view = embed, view
+
+    def rows_per_block(self):
+        return self.embed.rows_per_block()
+
+    def apply(self, block):
+        return viewed(self.embed.apply(block), self.view)
+
+
+def viewed(block, view):
+    """Return a block of y from one of the stored embedding."""
+    return block if view is None or not block.n else block.replace_x(view.rows(block.x))
 
 
 def _plain(value):

@@ -14,7 +14,7 @@ from apnc.blocks import Block, rows_per_block
 from apnc.distances import l1_distances
 from apnc.embed import EmbedMap, PredictMap
 from apnc.errors import InputError, warn
-from apnc.estimators.base import LINEAR, Estimator, collected
+from apnc.estimators.base import LINEAR, Estimator, collected, viewed
 from apnc.kernels import is_sparse, nearest_name
 from apnc.kmeans import AssignMap
 from apnc.model import Model
@@ -154,7 +154,7 @@ class Clusterer(ClusterMixin, Estimator):
         distances : ndarray, shape (n_samples, n_clusters)
         """
         X = self._checked(X)
-        step = DistancesMap(EmbedMap.of(self.model_), self.cluster_centers_)
+        step = DistancesMap(EmbedMap.of(self.model_), self.cluster_centers_, self.model_.view)
         return self._map(step, X, len(self.cluster_centers_), self._dtype)
 
     def embed(self, X):
@@ -205,21 +205,21 @@ class DistancesMap(Map):
 
     stage = "transform"
 
-    def __init__(self, embed: EmbedMap, centroids):
-        self.embed, self.centroids = embed, centroids
+    def __init__(self, embed: EmbedMap, centroids, view=None):
+        self.embed, self.centroids, self.view = embed, centroids, view
 
     def rows_per_block(self):
         return min(self.embed.rows_per_block(), rows_per_block(*self.centroids.shape))
 
     def apply(self, block: Block) -> Block:
-        embedded = self.embed.apply(block)
+        embedded = viewed(self.embed.apply(block), self.view)
         y = embedded.x
         if self.embed.embedding.metric == "l1":
             return embedded.replace_x(l1_distances(y, self.centroids.astype(y.dtype, copy=False)))
         from scipy.spatial.distance import cdist
 
         # from differences: the expanded form would lose rows that lie on their centroid
-        return embedded.replace_x(cdist(y, self.centroids))
+        return embedded.replace_x(cdist(y, self.centroids) if len(y) else np.empty((0, len(self.centroids))))
 
 
 def _checked_weights(sample_weight, n):

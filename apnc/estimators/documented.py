@@ -20,6 +20,23 @@ n_components : int, default=None
     'nystrom' and 1000 for 'stable' (``--dim``).
 n_blocks : int, default=1
     Blocks q of landmarks and coefficients (``--blocks``).
+n_representatives : int, default=1000
+    Representatives p; with fewer distinct rows in the sample there are as many as those, and a warning is given
+    (``--representatives``).
+n_neighbors : int, default=5
+    Nearest representatives K that a row is joined to (``--neighbours``).
+neighbor_search : {'exact', 'approximate'}, default='exact'
+    How they are found; 'approximate' is worth its errors for thousands of representatives
+    (``--neighbour-search``).
+unit_rows : bool, default=None
+    Give the rows that k-means gets length one. None is what the method does by itself: yes for spectral ones
+    (``--unit-rows``).
+whiten : bool, default=False
+    Give the columns of the rotated embedding equal weight (``--whiten``).
+sigma_ : list of float
+    Width σ of the affinity between rows and representatives, for each set of representatives.
+representatives_ : list of ndarray, shapes (p, n_features)
+    The sets of representatives, after ``scale``.
 t_share : float, default=0.4
     For 'stable': share of the landmarks in a draw, in (0, 0.9] (``--t-share``).
 scale : {'none', 'unit', 'standard', 'minmax'}, default='none'

@@ -5,9 +5,13 @@ from __future__ import annotations
 from apnc.errors import InputError
 from apnc.estimators.clusterer import Clusterer
 from apnc.estimators.kernel_kmeans import KernelKMeans
+from apnc.estimators.spectral import USENC, USPEC, RankRestrictedKernelKMeans, SpectralNystrom
 from apnc.model import Model
 
-OWN: dict[str, type[Clusterer]] = {}  # estimators by the method that they alone have; the others are KernelKMeans's
+# estimators by the method that they alone have; the others are KernelKMeans's
+OWN: dict[str, type[Clusterer]] = {
+    cls.method: cls for cls in (USENC, USPEC, RankRestrictedKernelKMeans, SpectralNystrom)
+}
 
 
 def load(path) -> Clusterer:
