@@ -131,6 +131,9 @@ def nearest(x, points, norms, count):
             pass
         else:
             squares, nodes = faiss.knn(np.ascontiguousarray(x), points, count)
+            lost = nodes < 0  # a distance beyond float32 has no index
+            if lost.any():
+                nodes[lost], squares[lost] = 0, np.inf
             return nodes, np.maximum(squares, 0, out=squares)
     own = np.einsum("ij,ij->i", x, x)
     table = x @ (-2 * points.T)

@@ -189,3 +189,43 @@ def column_statistics(x):
         "min": np.array([min(c) for c in columns]),
         "max": np.array([max(c) for c in columns]),
     }
+
+
+# Graphs and moments.
+
+
+def moments(rows, weights=None):
+    """Return Σ w y and Σ w y yᵀ, row by row."""
+    rows = dense(rows)
+    total, second = np.zeros(rows.shape[1]), np.zeros((rows.shape[1],) * 2)
+    for i, y in enumerate(rows):
+        w = 1.0 if weights is None else float(weights[i])
+        total += w * y
+        second += w * np.outer(y, y)
+    return total, second
+
+
+def affinities(x, representatives, count, sigma):
+    """Return B (n, p): exp(−d²/2σ²) to the ``count`` nearest representatives of each row, zero to the others."""
+    d = distances(dense(x), dense(representatives), "l2")
+    out = np.zeros_like(d)
+    for i, row in enumerate(d):
+        for j in np.argsort(row, kind="stable")[:count]:
+            out[i, j] = math.exp(-(row[j] ** 2) / (2 * sigma**2))
+    return out
+
+
+def bipartite_eigenvectors(b, count):
+    """Return the rows' part of the ``count`` smallest eigenvectors of L u = γ D u for the graph of n + p nodes."""
+    n, p = b.shape
+    w = np.zeros((n + p, n + p))
+    w[:n, n:], w[n:, :n] = b, b.T
+    degrees = np.diag(w.sum(axis=1))
+    _, vectors = scipy.linalg.eigh(degrees - w, degrees)
+    return vectors[:n, :count]
+
+
+def subspace_gap(a, b):
+    """Return the largest sine of an angle between the column spaces of two matrices."""
+    qa, qb = (np.linalg.qr(dense(m))[0] for m in (a, b))
+    return float(np.linalg.norm(qa - qb @ (qb.T @ qa), 2))
