@@ -11,7 +11,7 @@ from apnc.kernels import is_sparse
 from apnc.kmeans import updated
 from apnc.seeding import Blocks
 
-ITERATIONS = 8  # centres hardly move after that, and results no longer change with them
+ITERATIONS = 4  # more of them change the scores of clusterings no further, measured up to 16
 
 
 def lloyd_centres(rows, count: int, threads: int | None = None) -> np.ndarray:

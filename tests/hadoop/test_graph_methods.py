@@ -1,0 +1,47 @@
+"""The methods with passes of their own, on a real cluster: the clusters of this process, from as few passes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from command_line import apnc, facts, labels, write_csv
+from sklearn.datasets import make_blobs
+
+METHODS = {
+    "rank-restricted": ("--landmarks", "60", "--whiten"),
+    "spectral-nystrom": ("--landmarks", "60"),
+    "uspec": ("--representatives", "60"),
+    "usenc": ("--representatives", "60", "--base-clusterings", "5", "--k-min", "4", "--k-max", "9"),
+}
+MOMENTS = {"rank-restricted": 1, "spectral-nystrom": 2, "uspec": 1, "usenc": 2}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    x = make_blobs(900, 4, centers=4, cluster_std=1.0, random_state=3)[0].round(4)
+    return write_csv(tmp_path_factory.mktemp("rows") / "x.csv", x)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_clusters_are_those_of_this_process(method, source, on_this_cluster, tmp_path):
+    given = ("-k", 4, "--method", method, *METHODS[method], "--passes", 1)
+    there = ("--runner", "hadoop", "--python-bin", sys.executable, "--collect", "--splits", 3)
+    apnc("cluster", source, "-o", tmp_path / "here", *given).done()
+    found = apnc("cluster", source, "-o", tmp_path / "there", *given, *there)
+    assert found.status == 0, found.err
+    assert labels(tmp_path / "there") == labels(tmp_path / "here")
+    counted = facts(tmp_path / "there")["hadoop"]
+    assert counted["moments"]["jobs"] == MOMENTS[method]
+    assert counted["embed"]["shuffle_bytes"] == 0
+    predicted = ("--runner", "hadoop", "--python-bin", sys.executable)
+    apnc("predict", tmp_path / "there" / "model.npz", source, "-o", tmp_path / "again.csv", *predicted).done()
+    assert labels(tmp_path / "again.csv") == labels(tmp_path / "here")
+
+
+@pytest.fixture
+def on_this_cluster(cluster, monkeypatch):
+    """The cluster, for this process too."""
+    for name in ("PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME"):
+        monkeypatch.setenv(name, cluster.env[name])
+    return cluster
