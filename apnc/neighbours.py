@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from apnc.distances import nearest, nearest_in
 from apnc.kernels import fit_width, is_sparse
 
 FEW_DIMENSIONS = 8  # up to which a tree over the representatives beats looking at all of them
@@ -82,8 +83,7 @@ class Search:
         return own[:, None] - 2 * np.asarray(table) + np.einsum("ij,ij->i", whole, whole)
 
     def _by_table(self, table):
-        nodes = np.argpartition(table, self.count - 1, axis=1)[:, : self.count]
-        return _sorted(nodes, np.take_along_axis(table, nodes, 1))
+        return nearest_in(table, self.count)
 
     # the approximate search
 
@@ -117,37 +117,6 @@ class Search:
             found, squares[rows] = nearest(x[rows], self.points[near], self.norms[near], self.count)
             nodes[rows] = near[found]
         return nodes, squares
-
-
-def nearest(x, points, norms, count):
-    """Return the ``count`` nearest points of each row and the squared distances, nearest first.
-
-    faiss serves float32 where it is installed, a product and a partition the rest.
-    """
-    if x.dtype == np.float32:
-        try:
-            import faiss
-        except ImportError:
-            pass
-        else:
-            squares, nodes = faiss.knn(np.ascontiguousarray(x), points, count)
-            lost = nodes < 0  # a distance beyond float32 has no index
-            if lost.any():
-                nodes[lost], squares[lost] = 0, np.inf
-            return nodes, np.maximum(squares, 0, out=squares)
-    own = np.einsum("ij,ij->i", x, x)
-    table = x @ (-2 * points.T)
-    table += norms
-    nodes = np.argpartition(table, count - 1, axis=1)[:, :count] if count < len(points) else None
-    if nodes is None:
-        nodes = np.broadcast_to(np.arange(count), table.shape)
-    return _sorted(nodes, np.take_along_axis(table, nodes, 1) + own[:, None])
-
-
-def _sorted(nodes, squares):
-    order = np.lexsort((nodes, squares), axis=1)
-    squares = np.maximum(np.take_along_axis(squares, order, 1), 0)
-    return np.take_along_axis(nodes, order, 1), squares
 
 
 def packed(nodes: np.ndarray, squares: np.ndarray) -> np.ndarray:
