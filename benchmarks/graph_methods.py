@@ -104,14 +104,15 @@ def scale(folder, out):
         row(f"{name}-{rows // 1_000_000}M: NMI of U-SPEC", nmi(out, np.load(labels)), ">= 95")
         print(f"  {description}; k-means {plain:.1f} (< 50); {seconds:.1f} s")
         path.unlink(), labels.unlink()
-    k, seconds = synthetic.SETS["CG"].k, {}
+    more = ("--method", "uspec", "-k", str(synthetic.SETS["CG"].k), "--passes", "3", "--tol", "0")
+    seconds = {}
     for rows in (1_000_000, 10_000_000):
         path, labels = synthetic.make("CG", rows, folder)
-        arguments = ("--method", "uspec", "-k", str(k), "--passes", "3", "--tol", "0")
-        seconds[rows] = statistics.median(timed(lambda path=path: cluster(path, out, *arguments))[0] for _ in range(3))
+        turns = [timed(lambda path=path: cluster(path, out, *more))[0] for _ in range(3)]
+        seconds[rows] = statistics.median(turns)
         if rows == 10_000_000:
             row("CG-10M: NMI of U-SPEC", nmi(out, np.load(labels)), "")
-            row("peak memory of 10,000,000 rows, MiB", peak_of(["cluster", path, "-o", out, *arguments]), "< 1024")
+            row("peak memory of 10,000,000 rows, MiB", peak_of(["cluster", path, "-o", out, *more]), "< 1024")
         path.unlink(), labels.unlink()
     per_row = {rows: taken / rows for rows, taken in seconds.items()}
     row("time per row: 10,000,000 rows / 1,000,000 rows", per_row[10_000_000] / per_row[1_000_000], "<= 1.1")
