@@ -15,8 +15,7 @@ CANDIDATES = 10  # K' = 10 K of [US], among which the approximate search looks
 class Search:
     """Finds the K nearest of p representatives.
 
-    Rows and representatives are shifted by the representatives' mean first, because ‖x‖² − 2xᵀr + ‖r‖² cancels far
-    from the origin.
+    Rows and representatives are shifted first, because ‖x‖² − 2xᵀr + ‖r‖² cancels far from the origin.
 
     Parameters
     ----------
@@ -25,6 +24,8 @@ class Search:
         K, at most p.
     dtype : dtype
         Of the search: float32, or float64 where float32 cannot tell distances apart.
+    shift : ndarray, shape (d,), optional
+        Subtracted from rows and representatives; the mean of these by default.
     approximate : bool
         Look among the representatives near the nearest one of the nearest group only ([US] section 3.2): worth it for
         thousands of representatives.
@@ -34,10 +35,11 @@ class Search:
     Huang, Wang, Wu, Lai and Kwoh (2019), Ultra-Scalable Spectral Clustering and Ensemble Clustering.
     """
 
-    def __init__(self, representatives, count, dtype=np.float32, approximate=False):
+    def __init__(self, representatives, count, dtype=np.float32, approximate=False, shift=None):
         self.count, self.dtype, self.approximate = count, np.dtype(dtype), approximate
         self.width = representatives.shape[1]
-        self.shift = representatives.mean(axis=0)
+        # in the dtype of the search, so that rows of that dtype need no other
+        self.shift = (representatives.mean(axis=0) if shift is None else shift).astype(self.dtype)
         self.points = np.ascontiguousarray(representatives - self.shift, self.dtype)
         self.norms = np.einsum("ij,ij->i", self.points, self.points)
         self._tree = self._groups = None
@@ -62,9 +64,16 @@ class Search:
         squares : ndarray, shape (n, K)
             Squared distances, none below zero.
         """
+        return self.among_shifted(x if is_sparse(x) else self.shifted(x))
+
+    def shifted(self, x):
+        """Return dense rows as searches of one shift take them."""
+        return (x - self.shift).astype(self.dtype, copy=False)
+
+    def among_shifted(self, x):
+        """Return what calling the search with rows that are not shifted yet, or are sparse, returns."""
         if is_sparse(x):
-            return self._by_table(self._table_of_sparse(x))
-        x = (x - self.shift).astype(self.dtype, copy=False)
+            return nearest_in(self._table_of_sparse(x), self.count)
         if self._tree is not None:
             distances, nodes = self._tree.query(x, self.count)
             return nodes.reshape(len(x), -1), np.square(distances.reshape(len(x), -1))
@@ -76,14 +85,10 @@ class Search:
         """Return ‖x − r‖² without filling x: the shift goes into the products."""
         x = fit_width(x, self.width).astype(self.dtype)
         own = np.asarray(x.multiply(x).sum(axis=1)).ravel()
-        shift = self.shift.astype(self.dtype)
         # ‖x − s − r‖² with s the shift: ‖x‖² − 2 xᵀ(r + s) + ‖r + s‖²
-        whole = self.points + shift
+        whole = self.points + self.shift
         table = x @ whole.T
         return own[:, None] - 2 * np.asarray(table) + np.einsum("ij,ij->i", whole, whole)
-
-    def _by_table(self, table):
-        return nearest_in(table, self.count)
 
     # the approximate search
 

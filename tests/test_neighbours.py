@@ -81,7 +81,8 @@ def test_several_sets_are_stored_side_by_side():
     nodes, squares = unpacked(NeighbourEmbedding(sets, 3).transform(x), 2, np.float32)
     for b, points in enumerate(sets):
         one, far = Search(points, 3)(x)
-        assert np.array_equal(nodes[b], one) and np.array_equal(squares[b], far)
+        assert np.array_equal(nodes[b], one)
+        np.testing.assert_allclose(squares[b], far, rtol=1e-4)  # float32, about another centre
 
 
 def test_rows_beyond_float32_are_known_as_such():

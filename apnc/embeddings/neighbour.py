@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from apnc.embeddings.base import Embedding
+from apnc.kernels import is_sparse
 from apnc.neighbours import FEW_DIMENSIONS, Search, packed, unpacked
 
 
@@ -43,12 +44,15 @@ class NeighbourEmbedding(Embedding):
     def prepare(self):
         """Make the searches, once. Called before threads share the embedding."""
         if self._searches is None:
-            self._searches = [Search(r, self.count, self.dtype, self.approximate) for r in self.representatives]
+            shift = self.representatives[0].mean(axis=0)
+            given = (self.count, self.dtype, self.approximate, shift)
+            self._searches = [Search(r, *given) for r in self.representatives]
         return self
 
     def transform(self, x):
         self.prepare()
-        found = [search(x) for search in self._searches]
+        x = x if is_sparse(x) else self._searches[0].shifted(x)
+        found = [search.among_shifted(x) for search in self._searches]
         nodes = np.concatenate([nodes for nodes, _ in found], axis=1)
         return packed(nodes, np.concatenate([squares for _, squares in found], axis=1).astype(self.dtype, copy=False))
 
