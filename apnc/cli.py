@@ -24,6 +24,10 @@ in passes that exchange only sums and counts ("Embed and Conquer", 2014).
   apnc evaluate out/labels.csv classes.txt    NMI, ARI, accuracy, purity
 """
 EXIT_STATUS = "Exit status: 0 done; 2 bad arguments or input; 3 a stage failed;\n130 or 143 interrupted."
+DOCTOR_STATUS = (
+    "Exit status: 0 all fine, warnings allowed; 2 something failed that options or\ninstallation decide; "
+    "3 the cluster itself does not do its part."
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,8 +84,10 @@ def main(argv=None) -> int:
             _tell(f"apnc {arguments.command}: {str(error) or type(error).__name__}")
             return StageError.exit_status
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            # an interrupted process is about to end: one more signal must not change its status
+            if argv is not None or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+                for number, handler in previous.items():
+                    signal.signal(number, handler)
 
 
 def _interrupt(number, _):
@@ -96,7 +102,7 @@ def _tell(line: str) -> None:
 
 
 def _parser():
-    from apnc import options, stages
+    from apnc import doctor, options, packing, stages
 
     parser = _Parser(
         prog="apnc", description=DESCRIPTION, epilog=EXIT_STATUS, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -138,6 +144,25 @@ def _parser():
     evaluate.add_argument("truth", metavar="TRUTH", help="classes in the order of the rows: one per line, or .npy")
     for name, run, help, *groups in stages.COMMANDS:
         command(name, run, help, *groups)
+    command(
+        "doctor",
+        _doctor,
+        "check that everything a run needs is there",
+        doctor.add_arguments,
+        options.add_input,
+        options.add_method,
+        _kmeans_arguments,
+        options.add_runner,
+        description="Check this machine, and with --runner hadoop the cluster and its nodes, by a tiny job.",
+        epilog=DOCTOR_STATUS,
+    )
+    command(
+        "pack-env",
+        _pack_env,
+        "make an archive of packages for nodes that have none",
+        packing.add_arguments,
+        description="Make one archive of the packages that tasks import, for --env. pip fetches them.",
+    )
     command("methods", _methods, "list the methods")
     command("kernels", _kernels, "list the kernels and their parameters")
     return parser
@@ -155,6 +180,12 @@ def _folder_arguments(parser):
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder for the results")
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier result in DIR")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted run into DIR")
+
+
+def _kmeans_arguments(parser):
+    from apnc import options
+
+    options.add_kmeans(parser, k_required=False)
 
 
 def _cluster(arguments):
@@ -332,6 +363,18 @@ def _evaluate(arguments):
     from apnc.metrics import evaluate, read_truth
 
     print(_score_line(evaluate(read_clusters(arguments.labels), read_truth(arguments.truth))))
+
+
+def _doctor(arguments):
+    from apnc import doctor
+
+    doctor.main(arguments)
+
+
+def _pack_env(arguments):
+    from apnc import packing
+
+    packing.main(arguments)
 
 
 def _methods(arguments):

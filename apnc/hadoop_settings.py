@@ -7,6 +7,7 @@ block size, d, l, m, k and the sizes of the input by `settings_for`. Nothing her
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from apnc.errors import InputError
@@ -58,10 +59,18 @@ LOSSES = (
     Setting("yarn.client.nodemanager-connect.max-wait-ms", "4000", "a lost node stalls a master for minutes else"),
     Setting("yarn.client.nodemanager-connect.retry-interval-ms", "500", "the same"),
     Setting("ipc.client.connect.max.retries", "2", "the same"),
+    Setting("ipc.client.connect.max.retries.on.timeouts", "2", "45 times 20 s, where the whole machine is gone"),
+    Setting("mapreduce.reduce.shuffle.connect.timeout", "20000", "three minutes else, in which a reducer waits for it"),
+    Setting("mapreduce.reduce.shuffle.read.timeout", "60000", "the same"),
     Setting(
         "mapreduce.task.timeout",
         "1200000",
         "tasks say that they live twice a minute; one that is silent for 20 minutes is stuck",
+    ),
+    Setting(
+        "mapreduce.task.progress-report.interval",
+        "3000",
+        "a hundredth of the time-out else, 12 s: too late for a master that looks for slow tasks",
     ),
 )
 ENVIRONMENT = (
@@ -105,7 +114,7 @@ class Needs:
     record: int
 
 
-def needs_of(step, row_bytes: float) -> Needs:
+def needs_of(step, row_bytes: float, rows: int | None = None) -> Needs:
     """Return the memory that tasks of a pass need: a function of block size, d, l, m, k and the number of runs.
 
     Parameters
@@ -113,36 +122,59 @@ def needs_of(step, row_bytes: float) -> Needs:
     step : Fold or Map
     row_bytes : float
         About how much text or file a row takes, for what is sparse.
+    rows : int, optional
+        Of the input, about and on the low side: a small input has no large sample, whatever is asked for.
     """
-    return (_several if hasattr(step, "members") else _NEEDS[step.stage])(step, row_bytes)
+    return (_several if hasattr(step, "members") else _NEEDS[step.stage])(step, row_bytes, rows)
+
+
+def _row(width, row_bytes):
+    """Return the bytes of a row in memory: dense, or much less where its text is short, even compressed."""
+    return min(8 * width, 64 * row_bytes) if width else 4 * row_bytes
 
 
 def _rows_read(rows, width, row_bytes):
     """Blocks of rows as they are read: text of a chunk several times over, numbers in float64, once more scaled."""
-    text = 6 * max(4 * MIB, 2 * row_bytes)
-    row = 8 * width if width else 4 * row_bytes
-    return text + 3 * rows * min(row, max(8 * (width or 0), 16 * row_bytes))
+    return 6 * max(4 * MIB, 2 * row_bytes) + 3 * rows * _row(width, row_bytes)
 
 
-def _sample(step, row_bytes):
-    row = 8 * step.width if step.width else 4 * row_bytes
-    kept = (step.size + 4096) * row
-    sealed = step.size * row * 4 / 3
+def _sample(step, row_bytes, rows):
+    row, size = _row(step.width, row_bytes), min(step.size, _at_most(rows))
+    kept = (size + 4096) * row
+    sealed = size * row * 4 / 3
     in_map = _rows_read(step.rows_per_block(), step.width, row_bytes) + 2 * kept + 2 * sealed
     in_reduce = 3 * kept + 2 * sealed
     settings = getattr(step, "settings", None)
     if settings is not None:
-        l, k, runs = settings.landmarks, settings.k, settings.restarts
-        m = settings.dim or max(l, 500)
+        from apnc.embeddings import make_method
+
+        k, runs = min(settings.k, size), settings.restarts
+        l, m = _landmarks_and_dim(settings, step.width, rows)
         block = -(-l // settings.blocks)
         # K_LL with its eigenvectors and their workspace; R and L, packed; the embedded sample, seeding
         in_reduce += 8 * 8 * block * block + 4 * 8 * (m * block + l * row / 8)
-        in_reduce += 3 * 8 * step.size * m + 8 * step.size * (k + 16) + 4 * 8 * runs * k * m
+        in_reduce += make_method(settings.method).memory(settings, size, row / 8).get("--representatives", 0)
+        in_reduce += 3 * 8 * size * m + 8 * size * (k + 16) + 4 * 8 * runs * k * m
     return Needs(int(in_map), int(in_reduce), int(min(sealed, 64 * MIB)))
 
 
-def _embed(step, row_bytes, rows=None):
-    embedding, rows = step.embedding, rows or step.rows_per_block()
+def _at_most(rows):
+    return inf if rows is None else 2 * rows + 1
+
+
+def _landmarks_and_dim(settings, width, rows):
+    """Return l and m as the settings have them; a linear embedding has no landmarks, and the width of the rows."""
+    from apnc.embeddings import make_method
+
+    method = make_method(settings.method)
+    if not method.uses_kernel:
+        return 0, method.dim(settings, width)
+    l = min(settings.landmarks, _at_most(rows))
+    return l, method.wanted_dim(settings, l)
+
+
+def _embed(step, row_bytes, rows=None, block_rows=None):
+    embedding, rows = step.embedding, block_rows or step.rows_per_block()
     size = embedding.dtype.itemsize
     widest, m = embedding.widest, embedding.dim
     model = largest_block_bytes(embedding)
@@ -170,24 +202,24 @@ def view_bytes(view) -> int:
     return 0 if view is None else sum(getattr(value, "nbytes", 0) for value in view.to_dict().values())
 
 
-def _several(step, row_bytes):
+def _several(step, row_bytes, rows=None):
     """One member after the other, over blocks of the widest; what all are made of is there at once."""
     needs = [needs_of(member, row_bytes) for member in step.members]
     arrays = sum(view_bytes(member.view) for member in step.members)
     return Needs(max(n.map for n in needs) + 2 * arrays, max(n.reduce for n in needs), max(n.record for n in needs))
 
 
-def _moments(step, row_bytes):
+def _moments(step, row_bytes, rows=None):
     p, rows = step.view.width, step.rows_per_block()
     matrix = 8 * p * p if step.second else 8 * p
     stripe = 8 * step.stripe * p
     work = 3 * view_bytes(step.view) + 2 * matrix + 3 * stripe + rows * 8 * (3 * min(p, 8192) + 3 * step.view.widest)
     if step.embed is not None:
-        work += _embed(step.embed, row_bytes, rows).map
+        work += _embed(step.embed, row_bytes, block_rows=rows).map
     return Needs(int(work + 4 * 8 * MIB), int(8 * stripe), int(4 * stripe / 3))
 
 
-def _kmeans(step, row_bytes):
+def _kmeans(step, row_bytes, rows=None):
     runs, k, m = step.centroids.shape
     rows = step.rows_per_block()
     centroids = runs * k * m * 8
@@ -197,7 +229,7 @@ def _kmeans(step, row_bytes):
     return Needs(int(6 * centroids + work + 4 * 8 * MIB), int(8 * PART_BYTES + 4 * 8 * k * m), 2 * PART_BYTES)
 
 
-def _assign(step, row_bytes):
+def _assign(step, row_bytes, rows=None):
     k, m = step.centroids.shape
     rows = step.rows_per_block()
     work = 3 * 8 * k * m + rows * (4 * 8 * m + 3 * 8 * k + 512) + 3 * view_bytes(step.view)
@@ -206,7 +238,7 @@ def _assign(step, row_bytes):
     return Needs(int(work + 4 * 8 * MIB), 0, 4 * MIB)
 
 
-def _predict(step, row_bytes):
+def _predict(step, row_bytes, rows=None):
     embed, assign = _embed(step.embed, row_bytes), _assign(step.assign, row_bytes)
     return Needs(embed.map + assign.map, 0, assign.record)
 
@@ -251,6 +283,99 @@ def settings_for(needs: Needs, *, maps: int, reduces: int, replication: int | No
     if replication is not None:
         out["dfs.replication"] = str(replication)
     return out
+
+
+def passes_ahead(settings, width: int | None, sparse: bool, rows: int) -> list:
+    """Return the passes of a run with arrays of the shapes that its settings tell, and nothing in them.
+
+    Parameters
+    ----------
+    settings : apnc.settings.Settings
+    width : int or None
+    sparse : bool
+    rows : int
+        Of the input, about and on the low side.
+    """
+    import numpy as np
+
+    from apnc.coefficients import CoefficientsFold
+    from apnc.embed import EmbedMap
+    from apnc.embeddings.base import KernelEmbedding, LinearEmbedding
+    from apnc.embeddings.methods import make_method, split_evenly
+    from apnc.embeddings.neighbour import NeighbourEmbedding
+    from apnc.embeddings.views import NodeView
+    from apnc.kmeans import AssignMap, KMeansFold
+    from apnc.moments import MomentsFold
+
+    def empty(*shape):
+        return np.broadcast_to(np.float64(0), shape)
+
+    more, method = [], make_method(settings.method)
+    l, m = _landmarks_and_dim(settings, width, rows)
+    q, k = min(settings.blocks, max(1, l)), min(settings.k, _at_most(rows))
+    if l:
+        sizes = zip(split_evenly(l, q), split_evenly(m, q), strict=True)
+        # how much of a sparse row is there is not known
+        blocks = [(empty(l_b, 0 if sparse else width or 0), empty(m_b, l_b)) for l_b, m_b in sizes]
+        embedding = KernelEmbedding(None, *zip(*blocks, strict=True))
+    elif hasattr(method, "searches"):
+        p = min(settings.representatives, _at_most(rows))
+        sets = [empty(p, width or 1)] * method.searches(settings)
+        embedding = NeighbourEmbedding(sets, min(settings.neighbours, p), settings.dtype)
+        more = [MomentsFold(NodeView(p, 1.0, searches=len(sets)))]
+    else:
+        embedding = LinearEmbedding(empty(m))
+    centroids = empty(settings.runs, k, m)
+    embed = EmbedMap(embedding, None, width, sparse)
+    return [CoefficientsFold(settings, 0, width), embed, *more, KMeansFold(centroids), AssignMap(centroids[0])]
+
+
+CONTAINERS = (
+    ("mapreduce.map.memory.mb", "a map task"),
+    ("mapreduce.reduce.memory.mb", "a reduce task"),
+    ("yarn.app.mapreduce.am.resource.mb", "the job's master"),
+)
+# what makes tasks of a stage large
+LOWER = {
+    "sample": "lower --sample",
+    "coefficients": "lower --landmarks, --dim, --representatives or --sample",
+    "moments": "lower --landmarks or --representatives",
+    "embed": "lower --landmarks, --dim or --representatives, or raise --blocks",
+    "kmeans": "lower -k or --dim",
+    "assign": "lower -k or --dim",
+    "predict": "use a model of fewer landmarks and dimensions, or of more blocks",
+}
+
+
+def check_containers(stage: str, settings: dict, given: dict, largest: int | None) -> None:
+    """Refuse a job of which a container would be larger than any that the cluster gives.
+
+    Parameters
+    ----------
+    stage : str
+    settings : dict
+        Of the job.
+    given : dict
+        Those of them that are the user's.
+    largest : int or None
+        MiB; None where it is not known.
+
+    Raises
+    ------
+    InputError
+        Naming what is asked for, the largest, and what to lower.
+    """
+    for name, whose in CONTAINERS:
+        asked = settings.get(name, "")
+        if largest is None or not asked.isdigit() or int(asked) <= largest:
+            continue
+        if name in given:
+            raise InputError(f"--jobconf {name}={asked}: this cluster gives a container {largest} MiB at most")
+        lower = LOWER[stage] if name.startswith("mapreduce.") else f"lower it with --jobconf {name}={largest}"
+        raise InputError(
+            f"{stage}: {whose} would need {asked} MiB of memory, this cluster gives a container {largest} at most; "
+            f"{lower}"
+        )
 
 
 def _container(heap_mb, python_bytes):

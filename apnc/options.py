@@ -120,6 +120,7 @@ def add_runner(parser):
     group.add_argument("--hadoop-bin", metavar="FILE", help="the hadoop command (on PATH or in HADOOP_HOME)")
     group.add_argument("--streaming-jar", metavar="FILE", help="Hadoop's streaming jar (where distributions have it)")
     group.add_argument("--python-bin", default="python3", metavar="FILE", help="the interpreter on the nodes (python3)")
+    group.add_argument("--env", metavar="ARCHIVE", help="packages for the nodes, made by apnc pack-env; or hdfs://…")
     group.add_argument(
         "--jobconf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Hadoop's; repeatable"
     )
@@ -185,6 +186,7 @@ def hadoop_options(options):
         parsed_jobconf(options.jobconf),
         options.work_dir,
         options.intermediate_replication,
+        env=options.env,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from apnc.convergence import advance
+from apnc.embed import EmbedMap
 from apnc.embeddings import make_method
 from apnc.model import Model
 from apnc.sampling import EVERYTHING, Sample, SampleFold, hash_threshold
@@ -118,6 +119,8 @@ def train(run: Run, engine, listener: Listener | None = None, stages=None) -> Mo
         Run passes of these only, and stop before another.
     """
     listener = listener or Listener()
+    if run.embedded:
+        engine.embedded_by(EmbedMap.of(run.model))
     while (step := run.next_pass()) is not None and (stages is None or step.stage in stages):
         listener.stage(step.stage)
         started = time.perf_counter()

@@ -138,6 +138,7 @@ def assign(options) -> None:
     with _listening(data) as listener, _engine(options, data, folder, embedded=True) as engine:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
+        engine.embedded_by(EmbedMap.of(model))
         listener.stage("assign")
         step = AssignMap.of(model)
         if engine.keeps_labels:

@@ -66,6 +66,9 @@ class Job(MRJob):
         self.add_file_arg(self.pass_option, metavar="FILE", help=self.pass_help())
         if not IS_TASK:
             self.arg_parser.add_argument("--splits", type=int, metavar="N", help="map tasks (one for each core)")
+            self.arg_parser.add_argument(
+                "--env", metavar="ARCHIVE", help="hadoop: packages for the nodes, made by apnc pack-env; or hdfs://…"
+            )
             self.add_options(self.arg_parser)
         self.own_dests = {action.dest for action in self.arg_parser._actions} - known
 

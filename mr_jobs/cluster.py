@@ -21,9 +21,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apnc import hdfs
+from apnc import hdfs, packing
 from apnc.errors import ApncError, InputError, StageError
-from apnc.hadoop_settings import ENVIRONMENT, map_tasks, needs_of, reduce_tasks, settings_for
+from apnc.hadoop_settings import ENVIRONMENT, check_containers, map_tasks, needs_of, reduce_tasks, settings_for
+from apnc.packing import Env
 from apnc.readers.spec import InputSpec
 from mr_jobs.base import COUNTERS, ERROR, raise_error
 from mr_jobs.driver import described_pass, packages, records, result_of
@@ -76,6 +77,8 @@ class HadoopOptions:
         Start the combiner of a job that has one. Map tasks have summed already, so that it finds nothing to do.
     runner_args : list of str
         More options of mrjob's.
+    env : str or None
+        Archive of packages for tasks (`apnc.packing`), a file of this machine or on HDFS.
     """
 
     hadoop_bin: str | None = None
@@ -86,6 +89,7 @@ class HadoopOptions:
     replication: int | None = None
     combiner: bool = False
     runner_args: list = field(default_factory=list)
+    env: str | None = None
 
 
 @dataclass
@@ -135,7 +139,7 @@ class ClusterLauncher:
     Raises
     ------
     InputError
-        If there is no hadoop command, or no streaming jar.
+        If there is no hadoop command or no streaming jar, or ``env`` is no archive of packages.
     """
 
     def __init__(self, options: HadoopOptions, filesystem, root: str, folder: str, tag: str, splits: int | None = None):
@@ -143,10 +147,12 @@ class ClusterLauncher:
         self.root, self.folder, self.tag = root, folder, tag
         self.command = found_hadoop(options)
         self.jar = found_streaming_jar(options, self.command)
+        self.env = Env(options.env) if options.env else None
         self.properties = hdfs.configuration()
         self.yarn = Yarn(self.properties, self.command)
         self._local = tempfile.TemporaryDirectory(prefix="apnc-")
         self._archives, self._written, self._slots = None, set(), None
+        self._largest = ()  # not asked for yet
         self.application = None
 
     def close(self):
@@ -188,7 +194,7 @@ class ClusterLauncher:
                 self.filesystem.delete(attempt)
 
     def _launch(self, job_class, step, source, listener, attempt, intermediate):
-        needs = needs_of(step, source.row_bytes)
+        needs = needs_of(step, source.row_bytes, int(source.bytes / source.row_bytes))
         maps = map_tasks(source.bytes, self.slots(), self.splits)
         reduces = 0 if not hasattr(step, "merge") else 1
         if step.stage in ("kmeans", "moments"):
@@ -204,17 +210,18 @@ class ClusterLauncher:
         if source.kind == UNITS:
             settings["mapreduce.input.lineinputformat.linespermap"] = "1"
         settings |= self.options.jobconf
+        check_containers(step.stage, settings, self.options.jobconf, self.largest_container())
         output = posixpath.join(attempt, "output")
         args = ["-r", "hadoop", "--no-conf", "--no-bootstrap-mrjob", "--hadoop-bin", shlex.quote(self.command)]
         args += ["--hadoop-streaming-jar", self.jar, "--python-bin", shlex.quote(self.options.python_bin)]
         args += ["--local-tmp-dir", self._local.name, "--output-dir", self.uri(output), "--no-cat-output"]
-        args += [arg for name, value in ENVIRONMENT for arg in ("--cmdenv", f"{name}={value}")]
+        args += [arg for name, value in self.environment() for arg in ("--cmdenv", f"{name}={value}")]
         args += ["--input-spec", self._described_input(source)]
         args += [job_class.pass_option, self._described_pass(job_class, step, attempt)]
         args += [*self.options.runner_args, *self._inputs(source, maps)]
         try:
             job = job_class(args)
-            job.packages = self._packages()
+            job.packages = self.shared_packages()
             job.settings = settings
             job.combines = self.options.combiner and getattr(job, "combines", False)
             job.input_format = NLINE if source.kind == UNITS else None
@@ -270,6 +277,9 @@ class ClusterLauncher:
             said = self.yarn.diagnostics(application) or (failure.lines or ["no reason was given"])[-1]
             return f"{step.stage}: the job failed ({application}): {_shortened(said)}"
         cause, traceback = explained(attempt, self.options.python_bin, settings)
+        original = re.search(r"Original error was: (.*)", attempt.log)
+        if original and re.match(r"ImportError:\s+\(", cause):  # NumPy's begins with an empty line, and is a page long
+            cause, traceback = re.sub(r":\s+", lambda _: f": {original[1]} ", cause, count=1), ""
         text = f"{step.stage}: {attempt.kind} task failed ({attempt.place}; {application}): {cause}"
         return f"{text}\n{traceback}" if traceback else text
 
@@ -281,14 +291,31 @@ class ClusterLauncher:
             self._slots = self.yarn.slots(1024)
         return self._slots
 
+    def largest_container(self) -> int | None:
+        """Return the MiB of the largest container that the cluster gives, None where that is not known."""
+        if self._largest == ():
+            self._largest = self.yarn.largest_container()
+        return self._largest
+
     def replication(self) -> int:
         from apnc.hadoop_settings import INTERMEDIATE_REPLICATION
 
         return self.options.replication or INTERMEDIATE_REPLICATION
 
-    def _packages(self):
+    def environment(self) -> list[tuple[str, str]]:
+        """Return the environment variables of tasks."""
+        return [*ENVIRONMENT, *(self.env.variables if self.env else ())]
+
+    def shared_packages(self) -> list[str]:
+        """Return the archives that travel with every job, as URI#NAME; on HDFS they are written the first time.
+
+        A run has ours in its own folder. The archive of ``env`` is kept from run to run: it is a hundred times larger.
+        """
         if self._archives is None:
             self._archives = []
+            if self.env is not None:
+                uri = self.env.on_hdfs(self.filesystem, self.root, posixpath.dirname(self.folder))
+                self._archives.append(f"{uri}#{packing.FOLDER}")
             for archive in packages(mrjob):
                 path = posixpath.join(self.folder, "packages", archive.name)
                 with open(archive, "rb") as file:
@@ -344,7 +371,7 @@ def new_folder(options: HadoopOptions) -> tuple[str, str, str]:
         If it cannot be there.
     """
     key = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-    root, path = hdfs.split(options.work) if options.work else ("hdfs://", f"/user/{hdfs._user()}/{WORK}")
+    root, path = hdfs.split(options.work) if options.work else ("hdfs://", f"/user/{hdfs.user()}/{WORK}")
     if root.startswith("webhdfs"):
         raise InputError(f"--work-dir {options.work}: hdfs:// is needed")
     if not _PLAIN.fullmatch(path):

@@ -21,6 +21,7 @@ from apnc.hdfs import _user
 ANSWER_SECONDS = 10
 HISTORY_SECONDS = 10  # until the JobHistoryServer knows of a job that has just ended
 LOG_BYTES = 1 << 18  # of a task's stderr, from its end
+MAXIMUM = "yarn.scheduler.maximum-allocation-mb"
 ENDED = ("FINISHED", "FAILED", "KILLED")
 _CONTAINER = re.compile(r'(?<=File ")\S*/container_\w+/')  # where a task ran: the same for all files of ours
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)')
@@ -74,6 +75,22 @@ class Yarn:
         if not found:
             return 1
         return max(1, min(int(found["totalMB"]) // memory_mb, int(found["totalVirtualCores"])))
+
+    def largest_container(self) -> int | None:
+        """Return the MiB of the largest container that there may be, None where that is not known.
+
+        As the ResourceManager sees it: its own setting, and no more than its largest node has.
+        """
+        found = []
+        answer = self._ask(f"/conf?name={MAXIMUM}")
+        with suppress(KeyError, TypeError, ValueError):
+            found.append(int(answer["property"]["value"]))
+        answer = self._ask("/ws/v1/cluster/nodes?states=RUNNING")
+        with suppress(KeyError, TypeError, ValueError):
+            found.append(
+                max(int(node["usedMemoryMB"]) + int(node["availMemoryMB"]) for node in answer["nodes"]["node"])
+            )
+        return min(found, default=None)
 
     def unfinished(self, tag: str) -> list[str] | None:
         """Return the ids of applications under a tag that have not ended; None where nobody answers."""
@@ -318,8 +335,8 @@ def explained(attempt: Attempt, python: str, settings: dict[str, str]) -> tuple[
         missing = re.match(r"(?:ModuleNotFoundError|ImportError): No module named '([^'.]+)", cause)
         if missing:
             cause = (
-                f"Python package {missing[1]} is missing on the node; install it for {python} on all nodes, or name "
-                "another interpreter with --python-bin"
+                f"Python package {missing[1]} is missing on the node; bring it along (apnc pack-env, then --env), "
+                f"install it for {python} on all nodes, or name another interpreter with --python-bin"
             )
             return cause, ""
         elif "MemoryError" in cause.split(":")[0]:

@@ -11,9 +11,11 @@ import pytest
 
 import mr_jobs.base
 from apnc import hadoop_settings
+from apnc.coefficients import CoefficientsFold
 from apnc.embed import EmbedMap, PredictMap
 from apnc.embeddings.base import KernelEmbedding
 from apnc.embeddings.stored import stored_embedding
+from apnc.engines.in_process import InProcessEngine
 from apnc.errors import InputError
 from apnc.hadoop_settings import (
     BYTES_PER_MAP,
@@ -21,23 +23,28 @@ from apnc.hadoop_settings import (
     READING,
     START_UP,
     UNIT_BYTES,
+    check_containers,
     map_tasks,
     needs_of,
     parsed_jobconf,
+    passes_ahead,
     reduce_tasks,
     settings_for,
 )
 from apnc.kernels import make_kernel
 from apnc.kmeans import AssignMap, KMeansFold
 from apnc.model import save_npz
+from apnc.pipeline import Run, train
 from apnc.readers import streamed
+from apnc.readers.array import ArrayInput
 from apnc.readers.detect import describe
 from apnc.readers.text import TextParser, first_data_line
 from apnc.sampling import SampleFold
 from apnc.scaling import Scaler
+from apnc.settings import Settings
 from mr_jobs.cluster import counted
 from mr_jobs.kmeans import KMeansJob
-from mr_jobs.yarn import Attempt, explained, last_traceback
+from mr_jobs.yarn import Attempt, Yarn, explained, last_traceback
 
 
 def _embed(l=100, d=20, m=50, q=1):
@@ -70,6 +77,87 @@ def test_memory_grows_with_what_a_task_holds_and_with_nothing_else():
     fold = SampleFold(0, 10_000, width=1000)
     assert needs_of(fold, 100).reduce > 10_000 * 1000 * 8
     assert needs_of(PredictMap(_embed(), AssignMap(np.zeros((3, 50)))), 100).map > 0
+
+
+def test_a_small_input_has_no_large_sample_whatever_is_asked_for():
+    def reduce_mb(rows, **more):
+        fold = CoefficientsFold(Settings(k=3, **more), 0, 10)
+        return needs_of(fold, 50, rows).reduce >> 20
+
+    assert reduce_mb(10_000_000, landmarks=20_000) > 8 * 20_000**2 >> 20
+    assert reduce_mb(1000, landmarks=20_000) < 1024
+    assert reduce_mb(10_000_000, landmarks=200) > reduce_mb(1000, landmarks=200)
+
+
+def test_rows_of_many_columns_and_few_values_are_not_taken_for_dense():
+    rows = _embed(l=100, d=10, m=50)
+    rows.width = 1_000_000
+    assert _map_mb(rows, row_bytes=1000) < 4096
+    assert _map_mb(rows, row_bytes=1_000_000) > 2 * 8 * rows.rows_per_block()
+
+
+@pytest.mark.parametrize("method", ["nystrom", "stable", "linear"])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_what_settings_tell_of_later_passes_is_what_these_will_ask_for(method, blocks):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 6))
+    settings = Settings(
+        k=4, method=method, kernel_params={"sigma": 1.0}, landmarks=90, dim=60, blocks=blocks, passes=1, restarts=2
+    )
+    run = Run(settings.check(), len(x), 6)
+    done = []
+
+    class Engine(InProcessEngine):
+        def run(self, step, listener):
+            done.append(step)
+            return super().run(step, listener)
+
+    with Engine(ArrayInput(x)) as engine:
+        model = train(run, engine)
+    done.append(AssignMap(model.centroids[0], model.metric))
+    ahead = passes_ahead(settings, 6, sparse=False, rows=len(x))
+    assert [step.stage for step in ahead] == [step.stage for step in done]
+    for found, expected in zip(ahead, done, strict=True):
+        assert needs_of(found, 100, len(x)) == needs_of(expected, 100, len(x)), found.stage
+
+
+def test_what_no_container_can_hold_is_refused_with_what_to_lower():
+    settings = settings_for(needs_of(_embed(l=8000, d=3000, m=2000), 100), maps=1, reduces=0)
+    asked = settings["mapreduce.map.memory.mb"]
+    check_containers("embed", settings, {}, None)
+    check_containers("embed", settings, {}, int(asked))
+    with pytest.raises(
+        InputError, match=f"embed: a map task would need {asked} MiB .* 1024 at most; lower --landmarks"
+    ):
+        check_containers("embed", settings, {}, 1024)
+    given = {"mapreduce.map.memory.mb": "1024"}
+    check_containers("embed", settings | given, given, 1024)
+    with pytest.raises(InputError, match=r"--jobconf mapreduce.map.memory.mb=1024: .* 1023 MiB at most"):
+        check_containers("embed", settings | given, given, 1023)
+    with pytest.raises(InputError, match=r"the job's master .* --jobconf yarn.app.mapreduce.am.resource.mb=512"):
+        check_containers("embed", settings | {"mapreduce.map.memory.mb": "500"}, given, 512)
+
+
+NODES = {"nodes": {"node": [{"usedMemoryMB": 512, "availMemoryMB": n} for n in (3584, 7680)]}}
+
+
+@pytest.mark.parametrize(
+    ("maximum", "nodes", "largest"),
+    [
+        ({"property": {"key": "x", "value": "4096"}}, NODES, 4096),
+        ({"property": {"key": "x", "value": "16384"}}, NODES, 8192),
+        (None, NODES, 8192),
+        ({"properties": []}, {"nodes": None}, None),
+        ({"property": {"key": "x", "value": "4096"}}, None, 4096),
+        (None, None, None),
+    ],
+)
+def test_the_largest_container_is_what_the_resource_manager_and_its_largest_node_give(
+    monkeypatch, maximum, nodes, largest
+):
+    answers = {"/conf?name=yarn.scheduler.maximum-allocation-mb": maximum, "/ws/v1/cluster/nodes?states=RUNNING": nodes}
+    monkeypatch.setattr(Yarn, "_get", lambda self, address, path: answers[path])
+    assert Yarn({}).largest_container() == largest
 
 
 def test_heaps_hold_the_longest_line_and_containers_hold_the_heap():

@@ -35,6 +35,9 @@ class Engine(ABC):
     def embed(self, embed: Map, listener) -> None:
         """Apply the map to all rows and keep the blocks, to be read by passes over the embedding."""
 
+    def embedded_by(self, embed: Map) -> None:
+        """Be told which map has made the embedding that is there, should it have to be made again."""
+
     @abstractmethod
     def labels(self, step: Map, listener) -> Iterator[Block]:
         """Yield the blocks of an assigning Map (cluster, distance), in input order."""

@@ -15,7 +15,15 @@ from apnc import hdfs
 from apnc.blocks import Block
 from apnc.engines import Engine
 from apnc.errors import ApncError, InputError, StageError
-from apnc.hadoop_settings import MOST_NAMED_FILES, SMALL_FILES, UNIT_BYTES
+from apnc.hadoop_settings import (
+    MOST_NAMED_FILES,
+    SMALL_FILES,
+    UNIT_BYTES,
+    check_containers,
+    needs_of,
+    passes_ahead,
+    settings_for,
+)
 from apnc.passes import Fold, Map
 from apnc.readers import InputSpec, encoded
 from apnc.readers.files import check_names, for_tasks, is_remote
@@ -99,6 +107,9 @@ class HadoopEngine(Engine):
     def fold(self, fold: Fold, listener):
         from mr_jobs import job_for
 
+        if hasattr(fold, "settings"):
+            self._check_memory(fold.settings)
+
         def run():
             return self.launcher.fold(job_for(fold.stage), fold, self.source(fold), listener)
 
@@ -117,6 +128,9 @@ class HadoopEngine(Engine):
         self.embedded = True
         self._count(embed.stage, counted)
         self._drop_input()
+
+    def embedded_by(self, embed: Map):
+        self._embed = embed
 
     def labels(self, step: Map, listener) -> Iterator[Block]:
         from apnc import shards
@@ -185,6 +199,14 @@ class HadoopEngine(Engine):
         for name, value in counted.items():
             total[name] = total.get(name, 0) + value
         self._note()
+
+    def _check_memory(self, settings):
+        """Refuse what no container of the cluster can hold, before the first pass."""
+        spec, rows, given = self.data.spec, self.data.estimated_rows(), self.options.jobconf
+        for step in passes_ahead(settings, spec.width, spec.sparse, rows):
+            needs = needs_of(step, self.data.bytes_per_row(), rows)
+            asked = settings_for(needs, maps=1, reduces=int(hasattr(step, "merge"))) | given
+            check_containers(step.stage, asked, given, self.launcher.largest_container())
 
     # what passes go over
 

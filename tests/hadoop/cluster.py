@@ -387,7 +387,7 @@ class Cluster:
         """Return the DataNodes that the NameNode counts as alive."""
         bean = self._jmx("nn", "Hadoop:service=NameNode,name=NameNodeInfo")
         alive = {node["xferaddr"] for node in json.loads(bean["LiveNodes"]).values()}
-        return {n for n in self.daemons if n.startswith("dn") and self._address(n) in alive}
+        return {n for n in self.daemons if n.startswith("dn") and self.address(n) in alive}
 
     def active_nodemanagers(self) -> set[str]:
         """Return the NodeManagers that the ResourceManager counts as running."""
@@ -450,6 +450,17 @@ class Cluster:
         apps = _get_json(self.resourcemanager_http + "/ws/v1/cluster/apps" + query)["apps"]
         return sorted(apps["app"], key=lambda app: app["id"]) if apps else []
 
+    def attempts(self, application: str) -> list[dict]:
+        """Return the ResourceManager's records of an application's attempts: of its masters, one after the other."""
+        url = f"{self.resourcemanager_http}/ws/v1/cluster/apps/{application}/appattempts"
+        return _get_json(url)["appAttempts"]["appAttempt"]
+
+    def counters(self, application: str) -> list[dict]:
+        """Return the JobHistoryServer's groups of counters of a job: counterGroupName, counter."""
+        job = application.replace("application", "job")
+        url = f"{self.historyserver_http}/ws/v1/history/mapreduce/jobs/{job}/counters"
+        return _get_json(url)["jobCounters"]["counterGroup"]
+
     def kill_application(self, application: str):
         """Have the ResourceManager end an application."""
         url = f"{self.resourcemanager_http}/ws/v1/cluster/apps/{application}/state?user.name={getpass.getuser()}"
@@ -505,6 +516,15 @@ class Cluster:
             if _signature(pid, self.folder).startswith("nm"):
                 return False
         return True
+
+    def connections(self, pid: int) -> set[str]:
+        """Return the daemons to which a process has connections."""
+        sockets = set()
+        with contextlib.suppress(OSError):
+            sockets = {_link(pid, f"fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+        lines = [line.split() for table in ("net/tcp", "net/tcp6") for line in _read(pid, table).splitlines()[1:]]
+        ports = {int(line[2].rpartition(b":")[2], 16) for line in lines if f"socket:[{int(line[9])}]" in sockets}
+        return {name.partition(".")[0] for name, port in self._ports.items() if port in ports}
 
     def userlogs(self, application: str | None = None) -> list[Path]:
         """Return the log folders of containers, each with stdout, stderr and syslog, oldest container first."""
@@ -609,18 +629,18 @@ class Cluster:
             "hadoop.http.staticuser.user": user,
             f"hadoop.proxyuser.{user}.hosts": "*",
             "dfs.replication": min(self.nodes, 2),
-            "dfs.namenode.http-address": self._address("nn.http"),
+            "dfs.namenode.http-address": self.address("nn.http"),
             "yarn.resourcemanager.hostname": HOST,
-            "yarn.resourcemanager.address": self._address("rm"),
-            "yarn.resourcemanager.scheduler.address": self._address("rm.scheduler"),
-            "yarn.resourcemanager.resource-tracker.address": self._address("rm.tracker"),
-            "yarn.resourcemanager.admin.address": self._address("rm.admin"),
-            "yarn.resourcemanager.webapp.address": self._address("rm.http"),
+            "yarn.resourcemanager.address": self.address("rm"),
+            "yarn.resourcemanager.scheduler.address": self.address("rm.scheduler"),
+            "yarn.resourcemanager.resource-tracker.address": self.address("rm.tracker"),
+            "yarn.resourcemanager.admin.address": self.address("rm.admin"),
+            "yarn.resourcemanager.webapp.address": self.address("rm.http"),
             "yarn.application.classpath": f"{self.folder}/etc/hadoop,{self._lib}/*",
             "mapreduce.application.classpath": f"{self._lib}/*",
-            "mapreduce.jobhistory.address": self._address("hs"),
-            "mapreduce.jobhistory.webapp.address": self._address("hs.http"),
-            "mapreduce.jobhistory.admin.address": self._address("hs.admin"),
+            "mapreduce.jobhistory.address": self.address("hs"),
+            "mapreduce.jobhistory.webapp.address": self.address("hs.http"),
+            "mapreduce.jobhistory.admin.address": self.address("hs.admin"),
         }
 
     def _daemon_settings(self, name: str) -> dict:
@@ -631,16 +651,16 @@ class Cluster:
             return {
                 "dfs.datanode.data.dir": f"file://{data}",
                 "dfs.datanode.hostname": HOST,  # WebHDFS sends its clients there
-                "dfs.datanode.address": self._address(name),
-                "dfs.datanode.http.address": self._address(f"{name}.http"),
-                "dfs.datanode.ipc.address": self._address(f"{name}.ipc"),
+                "dfs.datanode.address": self.address(name),
+                "dfs.datanode.http.address": self.address(f"{name}.http"),
+                "dfs.datanode.ipc.address": self.address(f"{name}.ipc"),
             }
         if name.startswith("nm"):
             return {
                 "yarn.nodemanager.hostname": HOST,
-                "yarn.nodemanager.address": self._address(name),
-                "yarn.nodemanager.localizer.address": self._address(f"{name}.localizer"),
-                "yarn.nodemanager.webapp.address": self._address(f"{name}.http"),
+                "yarn.nodemanager.address": self.address(name),
+                "yarn.nodemanager.localizer.address": self.address(f"{name}.localizer"),
+                "yarn.nodemanager.webapp.address": self.address(f"{name}.http"),
                 "yarn.nodemanager.local-dirs": data,
                 "yarn.nodemanager.log-dirs": self.folder / "logs/userlogs" / name,
                 "mapreduce.shuffle.port": self._ports[f"{name}.shuffle"],
@@ -754,11 +774,12 @@ exec {java} ${{HADOOP_CLIENT_OPTS-}} -cp "{self._lib}/*:$conf${{HADOOP_CLASSPATH
     def _pid_file(self, name: str) -> Path:
         return self.folder / "pids" / f"{name}.pid"
 
-    def _address(self, port: str) -> str:
+    def address(self, port: str) -> str:
+        """Return HOST:PORT of a daemon, or of another of its ports ("dn0.http")."""
         return f"{HOST}:{self._ports[port]}"
 
     def _http(self, name: str) -> str:
-        return "http://" + self._address(f"{name}.http")
+        return "http://" + self.address(f"{name}.http")
 
 
 # Settings: each property goes to the file that Hadoop reads it from (_file_of).
@@ -808,12 +829,9 @@ CLIENT_SETTINGS = {
     "yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms": 50,
     "mapreduce.client.progressmonitor.pollinterval": 50,
     "mapreduce.client.completion.pollinterval": 50,
-    # Without a ResourceManager a client would try for 15 minutes, with a lost node a master would stall for two.
+    # Without a ResourceManager a client would try for 15 minutes. What bounds the loss of a node is for jobs to say.
     "yarn.resourcemanager.connect.max-wait.ms": 20000,
     "yarn.resourcemanager.connect.retry-interval.ms": 1000,
-    "yarn.client.nodemanager-connect.max-wait-ms": 4000,
-    "yarn.client.nodemanager-connect.retry-interval-ms": 500,
-    "ipc.client.connect.max.retries": 2,
 }
 
 

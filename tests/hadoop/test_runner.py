@@ -413,7 +413,16 @@ def test_a_container_over_its_memory_is_explained(on_cluster, table_file, tmp_pa
     assert "--jobconf mapreduce.map.memory.mb=768" in outcome.err
 
 
-def test_what_no_node_can_give_is_said_in_yarns_words(on_cluster, table_file, tmp_path):
+def test_more_memory_than_a_container_may_have_is_refused(on_cluster, table_file, tmp_path):
+    arguments = (*ON_HADOOP, "--jobconf", "mapreduce.map.memory.mb=99999")
+    outcome = apnc("cluster", table_file, *COLUMNS, *SMALL, "-o", tmp_path / "out", *arguments)
+    outcome.refused("--jobconf mapreduce.map.memory.mb=99999: this cluster gives a container 4096 MiB at most")
+    assert list(tmp_path.iterdir()) == []
+    _nothing_left(on_cluster)
+
+
+def test_what_no_node_can_give_is_said_in_yarns_words(on_cluster, table_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("mr_jobs.yarn.Yarn.largest_container", lambda self: None)  # where nobody tells
     arguments = (*ON_HADOOP, "--jobconf", "mapreduce.map.memory.mb=99999")
     outcome = apnc("cluster", table_file, *COLUMNS, *SMALL, "-o", tmp_path / "out", *arguments)
     assert outcome.status == 3
