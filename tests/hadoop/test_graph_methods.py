@@ -10,11 +10,10 @@ from sklearn.datasets import make_blobs
 
 METHODS = {
     "rank-restricted": ("--landmarks", "60", "--whiten"),
-    "spectral-nystrom": ("--landmarks", "60"),
     "uspec": ("--representatives", "60"),
     "usenc": ("--representatives", "60", "--base-clusterings", "5", "--k-min", "4", "--k-max", "9"),
 }
-MOMENTS = {"rank-restricted": 1, "spectral-nystrom": 2, "uspec": 1, "usenc": 2}
+MOMENTS = {"rank-restricted": 1, "uspec": 1, "usenc": 2}
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +26,17 @@ def source(tmp_path_factory):
 def test_clusters_are_those_of_this_process(method, source, on_this_cluster, tmp_path):
     given = ("-k", 4, "--method", method, *METHODS[method], "--passes", 1)
     there = ("--runner", "hadoop", "--python-bin", sys.executable, "--collect", "--splits", 3)
-    apnc("cluster", source, "-o", tmp_path / "here", *given).done()
+    assert apnc("cluster", source, "-o", tmp_path / "here", *given).status == 0
     found = apnc("cluster", source, "-o", tmp_path / "there", *given, *there)
     assert found.status == 0, found.err
     assert labels(tmp_path / "there") == labels(tmp_path / "here")
     counted = facts(tmp_path / "there")["hadoop"]
     assert counted["moments"]["jobs"] == MOMENTS[method]
     assert counted["embed"]["shuffle_bytes"] == 0
-    predicted = ("--runner", "hadoop", "--python-bin", sys.executable)
-    apnc("predict", tmp_path / "there" / "model.npz", source, "-o", tmp_path / "again.csv", *predicted).done()
-    assert labels(tmp_path / "again.csv") == labels(tmp_path / "here")
+    if method == "usenc":  # the one of most parts
+        predicted = ("--runner", "hadoop", "--python-bin", sys.executable)
+        apnc("predict", tmp_path / "there" / "model.npz", source, "-o", tmp_path / "again.csv", *predicted).done()
+        assert labels(tmp_path / "again.csv") == labels(tmp_path / "here")
 
 
 @pytest.fixture
