@@ -19,7 +19,7 @@ class Search:
 
     Parameters
     ----------
-    representatives : ndarray of float64, shape (p, d)
+    representatives : ndarray, shape (p, d)
     count : int
         K, at most p.
     dtype : dtype
@@ -39,7 +39,7 @@ class Search:
         self.count, self.dtype, self.approximate = count, np.dtype(dtype), approximate
         self.width = representatives.shape[1]
         # in the dtype of the search, so that rows of that dtype need no other
-        self.shift = (representatives.mean(axis=0) if shift is None else shift).astype(self.dtype)
+        self.shift = (representatives.mean(axis=0, dtype=np.float64) if shift is None else shift).astype(self.dtype)
         self.points = np.ascontiguousarray(representatives - self.shift, self.dtype)
         self.norms = np.einsum("ij,ij->i", self.points, self.points)
         self._tree = self._groups = None

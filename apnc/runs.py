@@ -18,7 +18,7 @@ from apnc.pipeline import Run
 from apnc.readers.locate import explain
 
 LABELS, MODEL, REPORT = "labels.csv", "model.npz", "run.json"
-STATE, START, PASSES = "state.json", "start.npz", "passes.npz"
+STATE, START, PREPARED, PASSES = "state.json", "start.npz", "prepared.npz", "passes.npz"
 
 
 class OutputFolder:
@@ -40,6 +40,7 @@ class OutputFolder:
 
     def __init__(self, path, overwrite=False, resume=False):
         self.path = Path(os.path.realpath(path))  # a link stays a link to the result
+        self._kept = None  # the embedding that START holds
         if not path or not self.path.name:
             raise InputError(f"-o {path}: the name of a folder is needed")
         self.partial = self.path.with_name(self.path.name + ".partial")
@@ -126,7 +127,12 @@ class OutputFolder:
         if changed:
             raise InputError(f"--resume: {changed[0]} differs from the interrupted run")
         if (self.partial / START).exists():
-            run.model = Model.load(self.partial / START)
+            values = load_npz(self.partial / START, "model")
+            if (self.partial / PREPARED).exists():
+                embedding = {name: value for name, value in values.items() if name.startswith("embedding.")}
+                values = embedding | load_npz(self.partial / PREPARED, "model")
+            run.model = Model.from_dict(values)
+            self._kept = run.model.embedding
             if (self.partial / PASSES).exists():
                 reached = load_npz(self.partial / PASSES, "state")
                 run.model.centroids, run.model.best = reached["centroids"], reached.get("best")
@@ -135,12 +141,19 @@ class OutputFolder:
 
     def checkpoint(self, run: Run, stage: str) -> None:
         """Keep what a whole pass has reached."""
-        if run.model is None:
+        m = run.model
+        if m is None:
             return
-        if stage == "coefficients" or stage == "moments" or not run.model.started:
-            run.model.save(self.partial / START, with_sample=True)
+        if stage in ("coefficients", "moments") or (stage == "kmeans" and not m.started):
+            values = m.to_dict(with_sample=True)
+            if m.embedding is self._kept:  # which may be all but the whole of it
+                changed = {name: value for name, value in values.items() if not name.startswith("embedding.")}
+                save_npz(self.partial / PREPARED, changed)
+                return
+            (self.partial / PREPARED).unlink(missing_ok=True)
+            save_npz(self.partial / START, values)
+            self._kept = m.embedding
         elif stage == "kmeans":
-            m = run.model
             reached = {"centroids": m.centroids, "passes": m.passes, "status": m.status, "rows": m.rows}
             save_npz(self.partial / PASSES, reached | ({} if m.best is None else {"best": m.best}))
 

@@ -26,6 +26,8 @@ from apnc.moments import MomentsFold
 from apnc.pipeline import Listener, Run
 from apnc.pipeline import train as train_run
 from apnc.readers.array import ArrayInput
+from apnc.readers.detect import describe
+from apnc.runs import OutputFolder
 from apnc.settings import Settings
 from apnc.transfer_cut import transfer_cut
 
@@ -282,26 +284,27 @@ def test_a_model_file_predicts_the_training_labels_in_any_format(method, blobs, 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_that_stopped_after_any_pass_goes_on_to_the_same_model(method, blobs, tmp_path):
-    x = blobs[0]
+    np.save(tmp_path / "x.npy", blobs[0])
+    data = describe([str(tmp_path / "x.npy")])
     settings = Settings(k=4, method=method, **SMALL[method]).check()
-    whole = train(x, k=4, method=method, **SMALL[method])
-    data, stopped = ArrayInput(x), 0
-    while True:
+
+    def run_from(folder, passes=None):
+        """Go on for so many passes, or to the end, keeping what each has reached."""
         run = Run(settings, data.estimated_rows(), data.spec.width)
+        folder.begin(run, data)
         with InProcessEngine(data) as engine:
-            for i in range(stopped + 1):
-                if (step := run.next_pass()) is None:
-                    break
+            while passes != 0 and (step := run.next_pass()) is not None:
                 run.absorb(step.stage, engine.run(step, Listener()))
-                if i == stopped and run.model is not None and not run.model.done:  # what --resume finds
-                    run.model.save(tmp_path / "m.npz", with_sample=True)
-                    run.model = Model.load(tmp_path / "m.npz")
-            train_run(run, engine)
-        assert np.array_equal(run.model.centroids, whole.centroids), stopped
-        if step is None:
-            break
-        stopped += 1
-    assert stopped > 3
+                folder.checkpoint(run, step.stage)
+                passes = passes and passes - 1
+        return run.model
+
+    whole = run_from(OutputFolder(tmp_path / "whole"))
+    for stop in range(1, 9):
+        run_from(OutputFolder(tmp_path / str(stop)), stop)
+        found = run_from(OutputFolder(tmp_path / str(stop), resume=True))
+        assert np.array_equal(found.centroids, whole.centroids), stop
+        assert found.facts == whole.facts and found.passes == whole.passes
 
 
 def stages_of(x, **settings):

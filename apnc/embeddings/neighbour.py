@@ -14,7 +14,7 @@ class NeighbourEmbedding(Embedding):
 
     Parameters
     ----------
-    representatives : list of ndarray of float64, shapes (p_b, d)
+    representatives : list of ndarray, shapes (p_b, d)
     count : int
         K.
     dtype : dtype
@@ -44,7 +44,7 @@ class NeighbourEmbedding(Embedding):
     def prepare(self):
         """Make the searches, once. Called before threads share the embedding."""
         if self._searches is None:
-            shift = self.representatives[0].mean(axis=0)
+            shift = self.representatives[0].mean(axis=0, dtype=np.float64)
             given = (self.count, self.dtype, self.approximate, shift)
             self._searches = [Search(r, *given) for r in self.representatives]
         return self

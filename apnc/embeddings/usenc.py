@@ -18,7 +18,7 @@ POOL_BYTES = 256 << 20  # of sampled rows, from which the base clusterings take 
 GROUP_BYTES = 1 << 30  # of the matrices that the base clusterings of one moments pass have together
 # a base clustering need not settle: that they differ is the point
 BASE_TOLERANCE = 1e-3
-BASE_PASSES = 2
+BASE_PASSES = 1
 
 
 @dataclass

@@ -59,7 +59,7 @@ class RepresentativeMethod(Method):
         pool = min(rows, POOL * p)
         for b in range(self.searches(settings)):
             order = np.arange(pool) if not b else generator(settings.seed, "base", b).permutation(rows)[:pool]
-            sets.append(lloyd_centres(x[order], p, threads))
+            sets.append(lloyd_centres(x[order], p, threads).astype(settings.dtype, copy=False))
         if not all(np.isfinite(centres).all() for centres in sets):
             raise InputError("the representatives are not finite: the values are too large, scale the data")
         p = min(len(centres) for centres in sets)

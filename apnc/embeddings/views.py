@@ -243,9 +243,10 @@ def _rotated(nodes, shares, rotation, unit, dtype):
     from scipy.sparse import csr_matrix
 
     n, count = nodes.shape
+    shares = shares.astype(dtype, copy=False)
     t = csr_matrix((shares.ravel(), nodes.ravel(), np.arange(0, n * count + 1, count)), shape=(n, len(rotation)))
-    y = t @ rotation
-    return (_of_length_one(y) if unit else y).astype(dtype, copy=False)
+    y = t @ rotation.astype(dtype, copy=False)
+    return _of_length_one(y) if unit else y
 
 
 def _of_length_one(y):
