@@ -271,7 +271,7 @@ def test_a_datanode_that_is_read_from_goes_and_comes_back(cluster, run, undistur
 def test_what_no_container_can_hold_is_refused_before_anything_runs(here, embedded, tmp_path):
     before, options = here.applications(), ("-k", "5", "--landmarks", "15000", *on_hadoop(sys.executable))
     outcome = apnc("cluster", "hdfs:///faults/x.csv", "-o", tmp_path / "out", *options)
-    limit = "MiB of memory, this cluster gives a container 4096 at most; lower --landmarks, --dim or --sample"
+    limit = "MiB of memory, this cluster gives a container 4096 at most; lower --landmarks"
     outcome.refused("coefficients: a reduce task would need ", limit)
     assert here.applications() == before
     assert list(tmp_path.iterdir()) == []
