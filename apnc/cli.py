@@ -265,6 +265,8 @@ def _whole_run(run, data, engine, folder, collect):
                     writer.write(block)
     if writer.rules and run.settings.on_bad_row == "fail":
         raise InputError(runs.explained(writer.problems, writer.rules, data))
+    if not writer.rows:
+        raise InputError(runs.explained(writer.problems, writer.rules, data, "; no row is left"))
     model.save(folder.partial / runs.MODEL)
     facts = writer.facts() | ({"labels": labels} if labels else {}) | engine.report()
     (folder.partial / runs.REPORT).write_text(json.dumps(runs.report(run, data, facts), indent=2) + "\n")
@@ -280,10 +282,7 @@ def _summary(run, model, writer, facts):
         _tell(f"warning: {settings.k - occupied} of {settings.k} clusters are empty: {occupied} hold all rows")
     zero = model.passes[-1]["zero_rows"]
     if zero and settings.method != "linear":
-        _tell(
-            f"warning: {zero} of {writer.rows} rows have no similarity to any landmark and cannot be told apart; "
-            "choose a wider kernel, more landmarks, or scale the data"
-        )
+        _tell(f"warning: {zero} of {writer.rows} rows {make_method(settings.method).without_place}")
     if writer.rules:
         _tell(f"warning: {sum(writer.rules.values())} bad rows were skipped (counts per reason in run.json)")
     if model.status == "cap":

@@ -92,10 +92,10 @@ def build_model(sample: Sample, settings: Settings, threads: int | None = None) 
     """
     check_sample(sample, settings)
     taken, method = sample.x.shape[0], make_method(settings.method)
-    if method.uses_kernel and sample.count > taken < settings.landmarks:
+    option, least = method.least(settings)
+    if sample.count > taken < least:
         raise InputError(
-            f"--landmarks {settings.landmarks} is more than the {taken} rows of the sample; take it again with "
-            f"--sample {settings.landmarks}"
+            f"{option} {least} is more than the {taken} rows of the sample; take it again with --sample {least}"
         )
     threads = threads or len(os.sched_getaffinity(0))
     with threadpool_limits(1):

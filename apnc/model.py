@@ -184,7 +184,7 @@ class Model:
             if model.centroids.ndim != 3 or (model.started and model.centroids.shape[2] != model.dim):
                 raise TypeError(f"centroids of shape {model.centroids.shape}")
             return model
-        except (KeyError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: not a model file written by apnc ({error!r})") from None
 
 

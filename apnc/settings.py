@@ -134,6 +134,10 @@ class Settings:
         _one_of("init", self.init, ("sample", "random", "rows"))
         _one_of("on-bad-row", self.on_bad_row, ("fail", "skip"))
         _one_of("dtype", self.dtype, ("float32", "float64"))
+        if not isinstance(self.whiten, bool):
+            raise InputError(f"--whiten {self.whiten!r} must be true or false")
+        if self.unit_rows is not None and not isinstance(self.unit_rows, bool):
+            raise InputError(f"--unit-rows {self.unit_rows!r} must be true or false")
         if self.init == "rows" and len(self.init_rows or ()) != self.k:
             raise InputError(f"--init holds {len(self.init_rows or ())} rows, but -k is {self.k}")
         if method.uses_kernel:

@@ -193,6 +193,14 @@ class Driver:
         print("start centroids are chosen" if model.started else "more passes come before start centroids")
         return model
 
+    def model_to_embed(self) -> Model:
+        """Return a model whose embedding is final."""
+        model = self.model()
+        run = Run(model.settings, model.rows, model.width, model=model)
+        if not model.started and (step := run.next_pass()).stage != "embed":
+            raise InputError(f"{self.options.model}: its next pass is mr_jobs.{step.stage}")
+        return model
+
     def _pass(self, stage, model, spec, splits, job_class):
         """Run the model's next pass, which has to be of a stage, and take its result into the model."""
         run = Run(model.settings, model.rows, model.width, model=model, embedded=True)
@@ -204,6 +212,8 @@ class Driver:
 
     def centroids(self, model) -> np.ndarray:
         """Return the model's centroids, or the best of them as long as passes go on."""
+        if not model.started:
+            raise InputError(f"{self.options.model}: there are no centroids yet, its next pass is not mr_jobs.assign")
         if model.done:
             return model.centroids[0]
         warnings.warn("the passes of this model are not over; its centroids so far are used", stacklevel=2)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import oracles
@@ -397,6 +400,7 @@ def test_an_embedding_of_neighbours_survives_its_description(blobs):
         ({"method": "uspec", "representatives": 3}, "--representatives 3 must be at least --neighbours 5"),
         ({"method": "uspec", "representatives": 70000}, "at most 65536"),
         ({"method": "uspec", "neighbours": 0}, "--neighbours 0 must be a whole number of at least 1"),
+        ({"method": "uspec", "neighbours": 1}, "--neighbours 1 must be at least 2"),
         ({"method": "uspec", "k": 11, "representatives": 10}, "-k 11 is more than --representatives 10"),
         ({"method": "uspec", "neighbour_search": "aproximate"}, "approximate"),
         ({"method": "uspec", "kernel_params": {"sigma": -1}}, "sigma"),
@@ -408,3 +412,70 @@ def test_an_embedding_of_neighbours_survives_its_description(blobs):
 def test_what_cannot_be_is_refused_by_name(given, message):
     with pytest.raises(InputError, match=message):
         Settings(**{"k": 4} | given).check()
+
+
+# ---- what strangers found
+
+
+@pytest.mark.parametrize("method", ["uspec", "usenc"])
+@pytest.mark.parametrize("origin", [1e8, 1e10])
+def test_representatives_far_from_the_origin_keep_their_digits(method, origin, blobs, tmp_path):
+    write_csv(tmp_path / "x.csv", blobs[0].round(2) + origin)
+    assert cluster(tmp_path / "x.csv", tmp_path / "o", "-k", 4, "--method", method, *options(method)).status == 0
+    assert agreement(labels(tmp_path / "o"), blobs[1]) > 0.95
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("factor", [1e30, 1e-30])
+def test_values_of_any_size_are_clustered(method, factor, blobs, tmp_path):
+    write_csv(tmp_path / "x.csv", blobs[0] * factor)
+    assert cluster(tmp_path / "x.csv", tmp_path / "o", "-k", 4, "--method", method, *options(method)).status == 0
+    assert agreement(labels(tmp_path / "o"), blobs[1]) > 0.9
+
+
+def test_whitened_labels_do_not_depend_on_the_runner(blobs, tmp_path):
+    path = write_csv(tmp_path / "x.csv", blobs[0].round(4))
+    given = ("-k", 4, "--method", "rank-restricted", "--whiten")
+    for name, there in (("here", ()), ("there", ("--runner", "inline", "--splits", 3))):
+        assert cluster(path, tmp_path / name, *given, *there).status == 0
+    assert labels(tmp_path / "here") == labels(tmp_path / "there")
+
+
+def test_distinct_rows_are_looked_for_in_the_whole_sample():
+    x = np.zeros((3000, 2))
+    x[-10:] = rng.normal(size=(10, 2)) + 5
+    model = train(x, k=2, method="uspec", representatives=10)
+    assert len(model.embedding.representatives[0]) == 10
+
+
+def test_a_sample_smaller_than_the_representatives_is_refused(blobs, tmp_path):
+    path = write_csv(tmp_path / "x.csv", blobs[0].round(4))
+    apnc("sample", path, "-o", tmp_path / "o", "--sample", 50).done()
+    refused = apnc("coefficients", tmp_path / "o", "-k", 4, "--method", "uspec", "--representatives", 60)
+    refused.refused("--representatives 60 is more than the 50 rows of the sample; take it again with --sample 60")
+
+
+def test_jobs_out_of_order_name_the_next_one(blobs, tmp_path):
+    path = write_csv(tmp_path / "x.csv", blobs[0].round(4))
+
+    def job(name, *arguments):
+        command = [sys.executable, "-m", f"mr_jobs.{name}", "-r", "inline", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+
+    for method, out in (("rank-restricted", "r.npz"), ("uspec", "u.npz")):
+        job("coefficients", "-k", 4, "--method", method, *options(method), "--output", tmp_path / out, path)
+    early = job("embed", "--model", tmp_path / "r.npz", "--output-dir", tmp_path / "e", path)
+    assert (early.returncode, "its next pass is mr_jobs.moments" in early.stderr) == (2, True)
+    assert job("embed", "--model", tmp_path / "u.npz", "--output-dir", tmp_path / "e", path).returncode == 0
+    early = job("assign", "--model", tmp_path / "u.npz", "--output-dir", tmp_path / "l", tmp_path / "e")
+    assert (early.returncode, "no centroids yet" in early.stderr, "Traceback" in early.stderr) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "message"),
+    [("auto*1e300", "beyond the range of numbers"), ("1e-200", "beyond the range"), ("1e-9", "the graph has no edges")],
+)
+def test_a_width_that_cannot_be_is_refused(sigma, message, blobs, tmp_path):
+    given = ("-k", 4, "--method", "uspec", *options("uspec"), "--kernel-params", f"sigma={sigma}")
+    cluster(write_csv(tmp_path / "x.csv", blobs[0]), tmp_path / "o", *given).refused(message)
+    assert not (tmp_path / "o").exists() and not (tmp_path / "o.partial").exists()

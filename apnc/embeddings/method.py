@@ -25,6 +25,11 @@ class Method(ABC):
     uses_kernel = True
     default_dim: int | None = None
     starts_early = True  # start centroids come with the coefficients, not after passes of the method's own
+    # said of rows whose embedding is zero
+    without_place = (
+        "have no similarity to any landmark and cannot be told apart; choose a wider kernel, more landmarks, or scale "
+        "the data"
+    )
     exact_sample = False  # the embedded sample is kept in float64 until they come
 
     def next_pass(self, run):
@@ -70,6 +75,10 @@ class Method(ABC):
             raise InputError(f"--whiten: --method {settings.method} has no rotation; {_ROTATED}")
         if settings.unit_rows is not None:
             raise InputError(f"--unit-rows: --method {settings.method} has no rotation; {_ROTATED}")
+
+    def least(self, settings) -> tuple[str, int]:
+        """Return how many rows a sample must have, if there are as many, and the option that says so."""
+        return "-k", settings.k
 
     def sample_rows(self, settings, width: int | None) -> int:
         """Return the rows of the sample that the method needs at least, the default aside."""
@@ -146,6 +155,9 @@ class LandmarkMethod(Method):
         self.tell(embedding.dim, dims, facts, settings)
         return embedding, {"kernel": kernel.to_dict(), "blocks": facts, "dim": embedding.dim, "landmarks": total}
 
+    def least(self, settings):
+        return "--landmarks", settings.landmarks
+
     def sample_rows(self, settings, width):
         return settings.landmarks
 
@@ -181,7 +193,7 @@ def is_noisy(embedding, rows) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         exact = embedding.with_dtype(np.float64).transform(rows)
         noise = np.square(embedding.transform(rows) - exact).sum()
-        return bool(noise > NOISE * np.square(exact - exact.mean(axis=0)).sum())
+        return not noise <= NOISE * np.square(exact - exact.mean(axis=0)).sum()  # which NaN is not
 
 
 def split_evenly(total: int, parts: int) -> list[int]:

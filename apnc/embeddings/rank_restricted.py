@@ -13,6 +13,7 @@ from apnc.errors import InputError, warn
 
 # columns whose share of the largest singular value is below this are rounding: whitening would only blow that up
 SMALLEST = 1e-6
+FLOAT32 = 1e-2  # the same for kernel values in float32; below it a whitened embedding is computed in float64
 
 
 class RankRestricted(LandmarkMethod):
@@ -41,8 +42,12 @@ class RankRestricted(LandmarkMethod):
                 f"--dim {settings.dim} must be below half of --landmarks {c}, rounded up, with --method {self.name}"
             )
 
+    def embedding(self, x, settings, threads=None):
+        embedding, facts = super().embedding(x, settings, threads)
+        return embedding.with_dtype(np.float64) if settings.whiten else embedding, facts
+
     def wanted_dim(self, settings, total):
-        return -(-total // 2)
+        return max(-(-total // 2), min(total, settings.k))
 
     def target_rank(self, settings, total, width):
         """Return s, below the width of the embedding that is rotated unless that is as small as k."""
@@ -64,7 +69,7 @@ class RankRestricted(LandmarkMethod):
 
         settings, embedding, facts = model.settings, model.embedding, model.facts
         if settings.dim and settings.dim < settings.k:
-            warn(f"--dim {settings.dim} is below -k {settings.k}: the target rank of {self.name} is k at least")
+            warn(f"--dim {settings.dim} is below -k {settings.k}, which {self.name} is not made for")
         s = self.target_rank(settings, facts["landmarks"], embedding.dim)
         if settings.dim and s < settings.dim:
             warn(f"--dim {settings.dim} is above what a sketch of rank {embedding.dim} allows: {s} are used")
@@ -74,7 +79,10 @@ class RankRestricted(LandmarkMethod):
             used = singular > SMALLEST * singular[0]
             rotation, singular = rotation[:, used] / singular[used], singular[used]
         coefficients = [rotation.T @ embedding.coefficients[0]]
-        rotated = KernelEmbedding(embedding.kernel, embedding.landmarks, coefficients, "l2", embedding.dtype)
+        dtype = embedding.dtype
+        if settings.whiten and singular[-1] > FLOAT32 * singular[0]:
+            dtype = np.dtype(settings.dtype)
+        rotated = KernelEmbedding(embedding.kernel, embedding.landmarks, coefficients, "l2", dtype)
         exact = model.stored @ rotation
         facts |= {"dim": rotated.dim, "sketch_dim": embedding.dim, "singular_values": singular.tolist()}
         model.rows, model.embedding = result.rows, rotated

@@ -21,6 +21,10 @@ class RepresentativeMethod(Method):
     """What U-SPEC and U-SENC share: representatives, neighbours, and the width of the Gaussian between them."""
 
     uses_kernel = False
+    without_place = (
+        "are too far from their representatives for the width of the affinity and cannot be told apart; choose a "
+        "larger sigma or more representatives"
+    )
 
     def check(self, settings):
         if settings.kernel != "rbf":
@@ -31,6 +35,8 @@ class RepresentativeMethod(Method):
         if settings.neighbour_search not in SEARCHES:
             raise nearest_name("--neighbour-search", settings.neighbour_search, SEARCHES)
         p = settings.representatives
+        if settings.neighbours < 2:
+            raise InputError(f"--neighbours {settings.neighbours} must be at least 2, or nothing connects the graph")
         if not settings.neighbours <= p <= MOST_REPRESENTATIVES:
             raise InputError(
                 f"--representatives {p} must be at least --neighbours {settings.neighbours} and at most "
@@ -38,6 +44,9 @@ class RepresentativeMethod(Method):
             )
         if settings.k > p:
             raise InputError(f"-k {settings.k} is more than --representatives {p}")
+
+    def least(self, settings):
+        return "--representatives", settings.representatives
 
     def sample_rows(self, settings, width):
         return settings.representatives * (1 if settings.sample else POOL)
@@ -59,7 +68,10 @@ class RepresentativeMethod(Method):
         pool = min(rows, POOL * p)
         for b in range(self.searches(settings)):
             order = np.arange(pool) if not b else generator(settings.seed, "base", b).permutation(rows)[:pool]
-            sets.append(lloyd_centres(x[order], p, threads).astype(settings.dtype, copy=False))
+            centres = lloyd_centres(x[order], p, threads)
+            if len(centres) < p and pool < rows:  # rows repeat: there may be more distinct ones further on
+                centres = lloyd_centres(x, p, threads)
+            sets.append(centres.astype(x.dtype, copy=False))
         if not all(np.isfinite(centres).all() for centres in sets):
             raise InputError("the representatives are not finite: the values are too large, scale the data")
         p = min(len(centres) for centres in sets)
@@ -86,6 +98,8 @@ class RepresentativeMethod(Method):
                     "the width sigma of the affinity is 0: every row of the sample equals all of its nearest "
                     "representatives; use fewer --representatives or give --kernel-params sigma="
                 )
+            if not 0 < 2 * sigma * sigma < np.inf:
+                raise InputError(f"the width sigma={sigma:g} of the affinity is beyond the range of numbers")
             width = len(embedding.representatives[b])
             unit = settings.unit_rows is not False
             stored = {"search": b, "searches": searches, "stored": embedding.dtype}
@@ -123,6 +137,11 @@ class USpec(RepresentativeMethod):
 
         view = model.view
         view.rotation, graph = transfer_cut(result.second, model.settings.k)
+        if not graph["nodes"]:
+            raise InputError(
+                f"the graph has no edges: sigma={view.sigma:g} is too small for the distances to representatives; "
+                "choose a larger one"
+            )
         model.facts |= {"graph": graph}
         model.rows = result.rows
         if begin(model) and view.dtype == np.float32:
@@ -142,4 +161,4 @@ def _is_noisy(embedding, rows) -> bool:
         searches = len(embedding.representatives)
         found = unpacked(embedding.transform(rows), searches, np.float32)[1]
         exact = unpacked(embedding.with_dtype(np.float64).transform(rows), searches, np.float64)[1]
-        return bool(np.abs(found - exact).mean() > np.sqrt(NOISE) * exact.mean())
+        return not np.abs(found - exact).mean() <= np.sqrt(NOISE) * exact.mean()

@@ -120,7 +120,8 @@ class NodeView(View):
     """T = D_X⁻¹ B of U-SPEC from nearest representatives, and rows of T W.
 
     b_ij = exp(−‖x_i − r_j‖²/2σ²) for the K nearest representatives. T is a softmax over them and D_X comes from its
-    logarithm, so that a row far from every representative has a place all the same.
+    logarithm, so that a row far from every representative is still near those that are nearest, and never NaN. It is
+    zero where these have no edges: no row of the training data near enough to them.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from apnc.blocks import Block, rows_per_block
 from apnc.distances import l1_distances
 from apnc.embed import EmbedMap, PredictMap
+from apnc.embeddings import make_method
 from apnc.errors import InputError, warn
 from apnc.estimators.base import LINEAR, Estimator, collected, viewed
 from apnc.kernels import is_sparse, nearest_name
@@ -250,7 +251,5 @@ def _warn_of_outcome(model, settings, assigned):
         )
     zero = model.passes[-1]["zero_rows"]
     if zero and settings.method not in LINEAR:
-        warn(
-            f"{zero} of {len(assigned)} rows have no similarity to any landmark and cannot be told apart; "
-            "choose a wider kernel, more n_landmarks, or scale the data"
-        )
+        said = make_method(settings.method).without_place.replace(" landmarks", " n_landmarks")
+        warn(f"{zero} of {len(assigned)} rows {said.replace(' representatives', ' n_representatives')}")
