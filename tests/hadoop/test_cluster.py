@@ -170,23 +170,6 @@ def test_killed_task_is_tried_again(cluster, tmp_path):
     assert cluster.get(out) == b"0\tx\n1\tx\n"
 
 
-def test_killed_nodemanager_leaves_orphans_until_healed(cluster, tmp_path):
-    with held_job(cluster, tmp_path, maps=4) as (_, _, _):
-        victim = cluster.task_pythons()[0].node
-        cluster.kill_daemon(victim)
-        assert cluster.daemon_pid(victim) is None
-        orphans = cluster.orphans()
-        assert orphans and {c.node for c in orphans} == {victim}
-        wait_for(lambda: victim not in cluster.active_nodemanagers())
-        cluster.start_daemon(victim)
-        assert cluster.active_nodemanagers() == {"nm0", "nm1"}
-        assert {c.pid for c in orphans} <= {c.pid for c in cluster.orphans()}  # the new one does not know them
-        cluster.heal()
-    wait_for(lambda: not cluster.orphans())
-    assert not cluster.applications("NEW,SUBMITTED,ACCEPTED,RUNNING")
-    wait_for(lambda: not cluster.running_containers() and not cluster.task_pythons())
-
-
 @pytest.mark.parametrize("end", ["stop_daemon", "kill_daemon"])
 def test_datanode_comes_back_with_its_blocks(cluster, end):
     cluster.put("/replicated", b"x" * 3000, blocksize=1024)
