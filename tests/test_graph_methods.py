@@ -41,7 +41,13 @@ SMALL = {
     "usenc": {"representatives": 60, "base_clusterings": 3, "k_min": 4, "k_max": 9},
 }
 METHODS = list(SMALL)
-rng = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _own_draws():
+    """The same draws for a test whatever ran before it."""
+    global rng
+    rng = np.random.default_rng(0)
 
 
 def options(method, **more):

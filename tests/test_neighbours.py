@@ -13,7 +13,12 @@ from apnc.embeddings.neighbour import NeighbourEmbedding
 from apnc.neighbours import FEW_DIMENSIONS, Search, packed, unpacked
 from apnc.representatives import first_distinct, lloyd_centres
 
-rng = np.random.default_rng(1)
+
+@pytest.fixture(autouse=True)
+def _own_draws():
+    """The same draws for a test whatever ran before it."""
+    global rng
+    rng = np.random.default_rng(1)
 
 
 @pytest.fixture(params=["faiss", "scipy"])
