@@ -146,6 +146,17 @@ def rows_per_block(*widths: int) -> int:
     return int(np.clip(BLOCK_ELEMENTS // max(1, *widths), 16, MAX_BLOCK_ROWS))
 
 
+def part_of(values: dict, prefix: str) -> dict:
+    """Return the values whose names begin with a prefix, by the rest of their names.
+
+    Examples
+    --------
+    >>> part_of({"view.kind": "plain", "rows": 3}, "view.")
+    {'kind': 'plain'}
+    """
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+
+
 def pack(values: dict) -> bytes:
     """Return a dict of JSON values, arrays and CSR matrices as bytes, without pickling.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from apnc.blocks import Block, rows_per_block
+from apnc.blocks import Block, part_of, rows_per_block
 from apnc.embeddings import Embedding, embedding_from_dict
 from apnc.kernels import fit_width, is_sparse
 from apnc.kmeans import AssignMap
@@ -98,6 +98,5 @@ class PredictMap(Map):
 
 def embed_map_from_dict(d: dict) -> EmbedMap:
     """Return the embedding pass from a model's dict, or from the part of it that a task is sent."""
-    prefix = "embedding."
-    embedding = embedding_from_dict({k.removeprefix(prefix): v for k, v in d.items() if k.startswith(prefix)})
+    embedding = embedding_from_dict(part_of(d, "embedding."))
     return EmbedMap(embedding, Scaler(d["scale"], d.get("scale.shift"), d.get("scale.factor")), d["width"], d["sparse"])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apnc.blocks import Block, rows_per_block
+from apnc.blocks import Block, part_of, rows_per_block
 from apnc.distances import l1_distances
 from apnc.passes import Fold, Map, State
 
@@ -325,7 +325,7 @@ def _described(view):
 
 def _parts(d):
     """Return centroids (R, k, m), metric and view of a described pass."""
-    view = {name.removeprefix("view."): value for name, value in d.items() if name.startswith("view.")}
+    view = part_of(d, "view.")
     if not view:
         return d["centroids"], d["metric"], None
     from apnc.embeddings.views import view_from_dict

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import apnc
+from apnc.blocks import part_of
 from apnc.embeddings import Embedding, embedding_from_dict
 from apnc.embeddings.usenc import Base
 from apnc.embeddings.views import View, view_from_dict
@@ -143,15 +144,12 @@ class Model:
                 f"model format version {found} is not known; this apnc reads versions 1 to {FORMAT_VERSION}"
             )
 
-        def part(prefix):
-            return {name.removeprefix(prefix): value for name, value in d.items() if name.startswith(prefix)}
-
         return cls(
             Settings.from_dict(d["settings"]),
             d["width"],
             d["sparse"],
             Scaler(d["scale"], d.get("scale.shift"), d.get("scale.factor")),
-            embedding_from_dict(part("embedding.")),
+            embedding_from_dict(part_of(d, "embedding.")),
             d["facts"],
             d["rows"],
             d["centroids"],
@@ -159,10 +157,10 @@ class Model:
             d["status"],
             d.get("sample"),
             d.get("best"),
-            view_from_dict(part("view.")) if "view.kind" in d else None,
+            view_from_dict(part_of(d, "view.")) if "view.kind" in d else None,
             d.get("stored"),
             d.get("weights"),
-            [Base.from_dict(part(f"base.{b}.")) for b in range(d["bases"])] if "bases" in d else None,
+            [Base.from_dict(part_of(d, f"base.{b}.")) for b in range(d["bases"])] if "bases" in d else None,
         )
 
     def save(self, path, with_sample=False) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apnc.blocks import Block, rows_per_block
+from apnc.blocks import Block, part_of, rows_per_block
 from apnc.passes import Fold, State
 
 STRIPE_ELEMENTS = 1 << 20  # 8 MiB of float64
@@ -102,16 +102,11 @@ class MomentsFold(Fold):
             key = f"stripe-{start:06d}"
             if key not in state:
                 state[key] = {"second": np.zeros((min(self.stripe, p - start), p))}
-        if self.stripe >= p:
-            flat = state["stripe-000000"]["second"].reshape(-1)
+            flat = state[key]["second"].reshape(-1)
             for i in range(nodes.shape[1]):  # the few nodes of a row, not rows
-                cells = nodes[:, i, None] * p + nodes
-                np.add.at(flat, cells.ravel(), (weighted[:, i, None] * values).ravel())
-            return total, None
-        for start in range(0, p, self.stripe):
-            flat = state[f"stripe-{start:06d}"]["second"].reshape(-1)
-            for i in range(nodes.shape[1]):
-                own = np.flatnonzero((nodes[:, i] >= start) & (nodes[:, i] < start + self.stripe))
+                own = slice(None)
+                if self.stripe < p:
+                    own = np.flatnonzero((nodes[:, i] >= start) & (nodes[:, i] < start + self.stripe))
                 cells = (nodes[own, i, None] - start) * p + nodes[own]
                 np.add.at(flat, cells.ravel(), (weighted[own, i, None] * values[own]).ravel())
         return total, None
@@ -141,11 +136,8 @@ def moments_from_dict(d: dict) -> MomentsFold:
     from apnc.embed import embed_map_from_dict
     from apnc.embeddings.views import view_from_dict
 
-    def part(prefix):
-        return {name.removeprefix(prefix): value for name, value in d.items() if name.startswith(prefix)}
-
-    embed = part("rows.")
-    return MomentsFold(view_from_dict(part("view.")), embed_map_from_dict(embed) if embed else None, d["second"])
+    embed = part_of(d, "rows.")
+    return MomentsFold(view_from_dict(part_of(d, "view.")), embed_map_from_dict(embed) if embed else None, d["second"])
 
 
 def leading(matrix: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

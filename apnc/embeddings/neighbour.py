@@ -37,10 +37,6 @@ class NeighbourEmbedding(Embedding):
         p, d = self.representatives[0].shape
         return max(d, 8 * self.dim, 0 if d <= FEW_DIMENSIONS else p // 4)
 
-    @property
-    def nbytes(self):
-        return sum(r.nbytes for r in self.representatives)
-
     def prepare(self):
         """Make the searches, once. Called before threads share the embedding."""
         if self._searches is None:

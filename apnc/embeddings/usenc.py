@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from apnc.blocks import part_of
 from apnc.embeddings.uspec import POOL, RepresentativeMethod
 from apnc.embeddings.views import ConsensusView, NodeView, view_from_dict
 from apnc.errors import InputError
@@ -47,8 +48,7 @@ class Base:
 
     @classmethod
     def from_dict(cls, d: dict) -> Base:
-        view = {name.removeprefix("view."): value for name, value in d.items() if name.startswith("view.")}
-        return cls(d["k"], view_from_dict(view), d.get("centroids"), d["passes"])
+        return cls(d["k"], view_from_dict(part_of(d, "view.")), d.get("centroids"), d["passes"])
 
 
 class USenc(RepresentativeMethod):
