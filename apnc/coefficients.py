@@ -175,7 +175,15 @@ def _choose_starts(model, weights, threads):
         if distinct < settings.k and not model.centroids.size:  # once, not again in float64
             warn(f"-k {settings.k} is more than the {distinct} distinct rows of the sample")
         starts, objectives = seed_centroids(
-            y, settings.k, settings.restarts, model.metric, settings.seed, weights, threads, settings.runs
+            y,
+            settings.k,
+            settings.restarts,
+            model.metric,
+            settings.seed,
+            weights,
+            threads,
+            wanted=settings.runs,
+            principal=make_method(settings.method).principal(settings),
         )
     if settings.runs == 1 and len(starts) > 1:
         starts = starts[best_run(objectives)][None]

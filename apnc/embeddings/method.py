@@ -88,6 +88,10 @@ class Method(ABC):
         """Return m, the width of the rows that k-means gets, about."""
         return width or 1
 
+    def principal(self, settings) -> bool:
+        """Tell whether the columns of the embedding are principal directions of it, largest first, about."""
+        return False
+
     def memory(self, settings, sampled: int, width: int) -> dict[str, int]:
         """Return about how many bytes making the coefficients takes, by the option that decides it."""
         return {"--dim": 16 * width * sampled}

@@ -40,6 +40,9 @@ class Nystrom(LandmarkMethod):
         spectrum = usable_spectrum(matrix)
         return nystrom_coefficients(spectrum, m, 1.0 / settings.blocks), spectrum
 
+    def principal(self, settings):
+        return settings.blocks == 1
+
     def tell(self, dim, dims, facts, settings):
         if settings.dim and dim < settings.dim:
             rank = sum(f["rank"] for f in facts)
