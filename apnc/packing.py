@@ -32,8 +32,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from apnc import hdfs
+from apnc.doctor import probe
 from apnc.errors import ApncError, InputError, StageError
-from apnc.probe import c_library
 
 FOLDER = "apnc-env"  # where tasks find what is in the archive
 MANIFEST = "apnc-env.json"
@@ -186,7 +186,7 @@ def pack(path, python=None, platform=None, faiss=True, overwrite=False, told=lam
             _install(tree, Path(folder), packages, None if native else python, platforms, told)
             manifest = _manifest(tree, python)
             _prune(tree)
-            if not manifest.misfit(here, sys.platform, os.uname().machine, c_library()):
+            if not manifest.misfit(here, sys.platform, os.uname().machine, probe.c_library()):
                 _compile_imported(tree, packages)
             with open(partial, "xb") as file:
                 _write_archive(file, tree, manifest)
@@ -366,7 +366,7 @@ def _compile_imported(tree, packages):
     Tasks cannot keep what they compile, and would do it again each time.
     """
     modules = [*(p.module for p in packages), *_IMPORTED]
-    script = Path(__file__).with_name("probe.py").read_text() + _TELL_FILES
+    script = Path(probe.__file__).read_text() + _TELL_FILES
     told, status = _run_here(tree, "-c", script, *(f"import={module}" for module in modules))
     failed = next((fact for fact in told if "error" in fact), None)
     if failed is None and status:

@@ -12,15 +12,19 @@ import numpy as np
 import pytest
 from command_line import apnc
 
-from apnc import doctor, hdfs, packing
-from apnc.doctor import ClusterCheck, NodeReports, Table
+from apnc import hdfs, packing
+from apnc.doctor import nodes, probe, this_machine
+from apnc.doctor.cluster import SCRIPT, ClusterCheck, parsed
+from apnc.doctor.nodes import NodeReports
+from apnc.doctor.table import Table
+from apnc.doctor.this_machine import stage_needs
 from apnc.errors import InputError, StageError
 from apnc.hadoop_settings import needs_of
 from apnc.packing import TASK_PACKAGES, Manifest
 from apnc.readers.detect import describe
 from apnc.settings import Settings
 
-PROBE = Path(doctor.__file__).with_name("probe.py")
+PROBE = Path(probe.__file__)
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
@@ -80,7 +84,7 @@ def test_a_package_that_breaks_on_import_is_no_traceback(monkeypatch):
     def broken(name):
         raise RuntimeError("first line\nsecond line") if name == "scipy" else ImportError(name)
 
-    monkeypatch.setattr(doctor, "import_module", broken)
+    monkeypatch.setattr(this_machine, "import_module", broken)
     outcome = apnc("doctor")
     assert outcome.status == 2
     assert "Traceback" not in outcome.out + outcome.err
@@ -88,7 +92,7 @@ def test_a_package_that_breaks_on_import_is_no_traceback(monkeypatch):
 
 
 def test_a_version_too_old_is_not_taken_for_well(monkeypatch):
-    monkeypatch.setattr(doctor, "_version", lambda module, name: "1.2.9" if name == "threadpoolctl" else "99")
+    monkeypatch.setattr(this_machine, "_version", lambda module, name: "1.2.9" if name == "threadpoolctl" else "99")
     outcome = apnc("doctor")
     assert outcome.status == 2
     mark, said = _found(outcome.out, "threadpoolctl")
@@ -131,15 +135,15 @@ def test_memory_is_that_of_the_input_and_settings_given(tmp_path):
     mark, said = _found(apnc("doctor", tmp_path / "x.npy").done().out, "memory")
     assert mark == "ok"
     assert "name the INPUT" not in said
-    small = {s: n for s, _, n in doctor.stage_needs(Settings(k=3, landmarks=20), describe([str(tmp_path / "x.npy")]))}
-    large = {s: n for s, _, n in doctor.stage_needs(Settings(k=3, landmarks=3000), describe([str(tmp_path / "x.npy")]))}
+    small = {s: n for s, _, n in stage_needs(Settings(k=3, landmarks=20), describe([str(tmp_path / "x.npy")]))}
+    large = {s: n for s, _, n in stage_needs(Settings(k=3, landmarks=3000), describe([str(tmp_path / "x.npy")]))}
     assert list(small) == ["coefficients", "embed", "kmeans", "assign"]
     assert large["coefficients"].reduce > small["coefficients"].reduce + 8 * 8 * 2000**2
     assert large["embed"].map > small["embed"].map
 
 
 def test_too_little_memory_is_a_warning_that_names_options(monkeypatch):
-    monkeypatch.setattr(doctor, "available_memory", lambda: 1 << 20)
+    monkeypatch.setattr(this_machine, "available_memory", lambda: 1 << 20)
     mark, said = _found(apnc("doctor").done().out, "memory")
     assert mark == "warn"
     assert "--landmarks" in said
@@ -210,18 +214,18 @@ def test_what_nobody_foresaw_is_a_line_of_the_table(capsys):
 def _probe(cwd, *arguments, python=(sys.executable,)):
     """Run the script that tasks run, as one; return its report."""
     script = cwd / "probe.sh"
-    script.write_text(doctor.SCRIPT)
+    script.write_text(SCRIPT)
     command = ["sh", str(script), *python, str(PROBE), *arguments]
     env = {"PATH": "/usr/bin:/bin", "NM_HOST": "node1", "NM_PORT": "1234"}
     done = subprocess.run(command, cwd=cwd, env=env, input="0\n", capture_output=True, text=True, check=True)
-    return doctor._parsed("".join(f"{line}\t\n" for line in done.stdout.splitlines()))
+    return parsed("".join(f"{line}\t\n" for line in done.stdout.splitlines()))
 
 
 def test_the_probe_needs_nothing_installed_and_names_what_is_missing(tmp_path):
     (tmp_path / "there.py").write_text("__version__ = '7'\n")
     report = _probe(tmp_path, "import=there", "import=not_there", "read=hdfs:///x", python=(sys.executable, "-I", "-S"))
     assert (report["node"], report["code"]) == ("node1:1234", 0)
-    facts = doctor._by_name(report)
+    facts = nodes._by_name(report)
     assert facts["python"]["minor"] == HERE
     assert facts["there"]["version"] == "7"
     assert facts["not_there"]["error"] == "ModuleNotFoundError: No module named 'not_there'"
@@ -235,7 +239,7 @@ def test_an_interpreter_that_is_not_there_or_dies_is_a_report_too(tmp_path):
     (tmp_path / "deadly.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGILL)\n")
     report = _probe(tmp_path, "import=deadly", "import=json")
     assert report["code"] == 132
-    assert doctor._by_name(report)["deadly"] == {"trying": True}
+    assert nodes._by_name(report)["deadly"] == {"trying": True}
 
 
 def test_the_probe_is_understood_by_pythons_that_are_too_old():
@@ -370,7 +374,7 @@ def test_needs_are_those_that_the_engine_asks_for(tmp_path):
     data, settings = describe([str(tmp_path / "x.npy")]), Settings(k=3, landmarks=20).check()
     steps = passes_ahead(settings, 7, False, data.estimated_rows())
     expected = [needs_of(step, data.bytes_per_row(), data.estimated_rows()) for step in steps]
-    assert [needs for _, _, needs in doctor.stage_needs(settings, data)] == expected
+    assert [needs for _, _, needs in stage_needs(settings, data)] == expected
 
 
 def test_a_job_that_does_not_come_to_run_is_ended_and_says_what_it_waits_for(tmp_path, monkeypatch, capsys):

@@ -19,9 +19,9 @@ import pytest
 from command_line import apnc, labels
 
 from apnc import packing
+from apnc.doctor.probe import c_library
 from apnc.errors import InputError
 from apnc.packing import Env, Manifest, TaskPackage, read_manifest
-from apnc.probe import c_library
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 ROOT = Path(__file__).parents[1]
