@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from apnc.blocks import Block
@@ -51,3 +53,17 @@ def predict(model, x):
     """Return labels and distances of rows by the model."""
     out = PredictMap.of(model).apply(block(x)).x
     return out[:, 0].astype(int), out[:, 1]
+
+
+def flat_labels(blocks):
+    """Return what blocks of labels say, of all rows together, in values that can be compared."""
+    blocks = list(blocks)
+    return {
+        "rows": [(b.source, o) for b in blocks for o in b.offsets.tolist()],
+        "ids": [name for b in blocks for name in b.ids or ()],
+        "clusters": [c for b in blocks for c in b.x[:, 0].tolist()],
+        "distances": np.concatenate([b.x[:, 1] for b in blocks]),
+        "bad": [(b.source, o) for b in blocks for o in b.bad.tolist()],
+        "rules": sum((b.rules for b in blocks), Counter()),
+        "problems": [p for b in blocks for p in b.problems],
+    }

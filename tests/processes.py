@@ -16,11 +16,14 @@ def environment(**more) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT)} | more
 
 
-def wait_for(condition, job=None, seconds=60):
-    """Return what a condition gives once that is true; fail when the job ends before, or it takes too long."""
+def wait_for(condition, job=None, seconds=60, every=0.01):
+    """Return what a condition gives once that is true; fail when the job ends before, or it takes too long.
+
+    The condition is looked at again after ``every`` seconds.
+    """
     end = time.monotonic() + seconds
     while not (result := condition()):
         assert job is None or job.poll() is None, job.communicate()
         assert time.monotonic() < end, f"not so after {seconds} s"
-        time.sleep(0.01)
+        time.sleep(every)
     return result

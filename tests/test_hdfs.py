@@ -69,7 +69,7 @@ def test_a_uri_is_split_and_nothing_in_it_is_an_escape(uri, where, path):
 # WebHDFS: the calls
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "a;b"])  # the last is not put on a real HDFS
 def test_every_name_is_itself(fake, fs, name):
     path = f"/d [1], x%41/{name}"
     fs.write(path, DATA)

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from in_memory import flat_labels
 
 from apnc.embed import OVERFLOW, EmbedMap, PredictMap
 from apnc.engines.in_process import InProcessEngine
@@ -77,20 +78,7 @@ def _cluster(engine, data, settings):
         model = train(run, engine, listener)
         listener.stage("assign")
         blocks = list(engine.labels(AssignMap(model.centroids[0], model.metric), listener))
-    return run, _flat(blocks), listener.stages
-
-
-def _flat(blocks):
-    blocks = list(blocks)
-    return {
-        "rows": [(b.source, o) for b in blocks for o in b.offsets.tolist()],
-        "ids": [name for b in blocks for name in b.ids or ()],
-        "clusters": [c for b in blocks for c in b.x[:, 0].tolist()],
-        "distances": np.concatenate([b.x[:, 1] for b in blocks]),
-        "bad": [(b.source, o) for b in blocks for o in b.bad.tolist()],
-        "rules": sum((b.rules for b in blocks), Counter()),
-        "problems": [p for b in blocks for p in b.problems],
-    }
+    return run, flat_labels(blocks), listener.stages
 
 
 @cache
@@ -152,7 +140,7 @@ def test_without_a_hint_of_the_threshold_the_sample_is_taken_again(folder, tmp_p
 def test_predict_labels_rows_without_an_embedding(folder, tmp_path, runner):
     run, labels, _ = _reference(folder, "csv", "nystrom")
     with MapReduceEngine(_input(folder, "csv"), runner, tmp_path, 2, NO_CONF) as engine:
-        found = _flat(engine.labels(PredictMap.of(run.model), Listener()))
+        found = flat_labels(engine.labels(PredictMap.of(run.model), Listener()))
     assert found["clusters"] == labels["clusters"]
     assert (found["bad"], found["rules"], found["problems"]) == (labels["bad"], labels["rules"], labels["problems"])
 
@@ -167,7 +155,7 @@ def test_rows_whose_embedding_overflows_are_told(tmp_path):
     settings = Settings(k=2, kernel="polynomial", landmarks=10, dim=8, sample=40, passes=1)
     with MapReduceEngine(data, "inline", tmp_path / "work", 2, NO_CONF) as engine:
         model = train(Run(settings, 60, 2), engine)
-        found = _flat(engine.labels(AssignMap(model.centroids[0], model.metric), Listener()))
+        found = flat_labels(engine.labels(AssignMap(model.centroids[0], model.metric), Listener()))
     assert found["bad"] == [("x.npy", i) for i in huge]
     assert found["rules"] == Counter({OVERFLOW: 3})
     assert [p.offset for p in found["problems"]] == huge.tolist()
@@ -181,9 +169,9 @@ def test_an_embedding_may_be_kept_for_another_engine(folder, tmp_path):
         engine.embed(EmbedMap.of(run.model), Listener())
     assert os.listdir(tmp_path) == ["kept"]
     with MapReduceEngine(data, "inline", tmp_path, 2, NO_CONF, embedding=tmp_path / "kept") as engine:
-        assert _flat(engine.labels(assign, Listener()))["clusters"] == labels["clusters"]
+        assert flat_labels(engine.labels(assign, Listener()))["clusters"] == labels["clusters"]
     with InProcessEngine(data, embedding=tmp_path / "kept") as engine:
-        assert _flat(engine.labels(assign, Listener()))["clusters"] == labels["clusters"]
+        assert flat_labels(engine.labels(assign, Listener()))["clusters"] == labels["clusters"]
     assert os.listdir(tmp_path) == ["kept"]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from .cluster import Cluster, missing_tools, prepare
+from .runs import RUNS
 
 HERE = Path(__file__).parent
 
@@ -39,6 +40,34 @@ def cluster(request):
         return
     request.getfixturevalue("hadoop_tools")
     with Cluster() as cluster:
+        yield cluster
+
+
+def _find_cluster(cluster, patch):
+    """Let this process find the cluster as a user's would."""
+    for name in ("PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME"):
+        patch.setenv(name, cluster.env[name])
+
+
+@pytest.fixture
+def on_this_cluster(cluster, monkeypatch):
+    """The cluster, for this process too."""
+    _find_cluster(cluster, monkeypatch)
+    return cluster
+
+
+@pytest.fixture
+def on_cluster(on_this_cluster):
+    """The same, with no runs on HDFS."""
+    on_this_cluster.delete(RUNS)  # what earlier tests have left, and failed for, if it mattered
+    return on_this_cluster
+
+
+@pytest.fixture(scope="module")
+def on_cluster_throughout(cluster):
+    """The cluster, for this process too, from the first test of a file that asks for it to the last."""
+    with pytest.MonkeyPatch.context() as patch:
+        _find_cluster(cluster, patch)
         yield cluster
 
 

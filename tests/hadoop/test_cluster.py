@@ -9,26 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from mrjob.hadoop import HadoopJobRunner
 
 from .cluster import HOST, Cluster, ClusterError, resolve_jars, stop
+from .runs import wait_for
 
 ROOT = Path(__file__).parents[2]
 STREAM = "import sys\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line)\n"
 # A task that holds until the test has done what it wants to: no sleeping, no guessing.
 HELD = f"import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.05)\n{STREAM}"
-
-
-def wait_for(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(0.1)
-    return result
 
 
 def processes_of(folder):
@@ -238,9 +230,9 @@ def test_interrupted_start_leaves_nothing(hadoop_tools, tmp_path, number):
     assert up.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
     assert "export" not in output and "Traceback" not in errors
     if number == signal.SIGKILL:
-        wait_for(lambda: not folder.exists(), 60)  # by the guard
+        wait_for(lambda: not folder.exists(), seconds=60)  # by the guard
     assert not folder.exists()
-    wait_for(lambda: not processes_of(folder), 10)
+    wait_for(lambda: not processes_of(folder), seconds=10)
 
 
 def test_daemon_that_cannot_start_fails_at_once_with_its_log(hadoop_tools, tmp_path):

@@ -5,31 +5,20 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from command_line import apnc
 
-from apnc import hdfs
+from .runs import nothing_left, wait_for
 
-RUNS = f"/user/{hdfs.user()}/tmp/apnc"
 DIGITS = Path(__file__).parents[2] / "data_samples/digits.csv"
 
 
-@pytest.fixture
-def on_cluster(cluster, monkeypatch):
-    """The cluster, for this process too, on a terminal of 80 columns."""
-    for name in ("PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME"):
-        monkeypatch.setenv(name, cluster.env[name])
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch):
+    """A terminal of 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
-    cluster.delete(RUNS)
-    return cluster
-
-
-def _nothing_left(cluster):
-    assert cluster.list(RUNS) == []
-    assert not cluster.applications(["NEW", "SUBMITTED", "ACCEPTED", "RUNNING"])
 
 
 def test_a_cluster_that_has_everything_is_fine(on_cluster):
@@ -42,7 +31,7 @@ def test_a_cluster_that_has_everything_is_fine(on_cluster):
     assert "3.4" in outcome.out
     assert "2 of 2 answered" in outcome.out or "1 of 2 answered" in outcome.out
     assert "name the INPUT" not in outcome.out
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_nodes_of_a_bare_python_have_each_missing_package_named(on_cluster, tmp_path):
@@ -56,7 +45,7 @@ def test_nodes_of_a_bare_python_have_each_missing_package_named(on_cluster, tmp_
     assert "warn node faiss-cpu is missing on" in said
     assert "scipy's cdist serves, slower, with the same labels" in said
     assert "ok    node apnc, mrjob" in outcome.out
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_an_interpreter_that_is_not_there_names_the_option(on_cluster):
@@ -66,7 +55,7 @@ def test_an_interpreter_that_is_not_there_names_the_option(on_cluster):
     said = " ".join(outcome.out.split())
     assert "/no/such/python cannot be run (code 127" in said
     assert "--python-bin" in said
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_a_folder_that_cannot_be_written_names_the_option_and_no_job_is_run(on_cluster):
@@ -86,13 +75,9 @@ def test_an_interrupt_ends_the_tiny_job_and_leaves_nothing(on_cluster):
     env = on_cluster.env | {"PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, "-m", "apnc.cli", "doctor", "--runner", "hadoop", "--python-bin", sys.executable]
     doctor = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not [a for a in on_cluster.applications() if a["id"] not in before]:
-        assert doctor.poll() is None, doctor.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for(lambda: {a["id"] for a in on_cluster.applications()} - before, doctor)
     doctor.send_signal(signal.SIGINT)
     _, error = doctor.communicate(timeout=60)
     assert doctor.returncode == 130
     assert "Traceback" not in error
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)

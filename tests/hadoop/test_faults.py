@@ -14,12 +14,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import apnc, facts
+
+from .runs import wait_for
 
 ROOT = Path(__file__).parents[2]
 ROWS, MAPS = 18_000, 4
@@ -52,14 +53,6 @@ runpy.run_module("mr_jobs.kmeans", run_name="__main__", alter_sys=True)
 """
 
 
-def wait_for(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(0.1)
-    return result
-
-
 def done(*command):
     outcome = apnc(*command)
     assert outcome.status == 0, outcome.err
@@ -71,14 +64,11 @@ def on_hadoop(python, *settings):
 
 
 @pytest.fixture(scope="module")
-def here(cluster):
+def here(on_cluster_throughout):
     """The cluster is that of this process too, and clean."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME"):
-            patch.setenv(name, cluster.env[name])
-        cluster.delete("/faults")
-        yield cluster
-        cluster.delete("/faults")
+    on_cluster_throughout.delete("/faults")
+    yield on_cluster_throughout
+    on_cluster_throughout.delete("/faults")
 
 
 @pytest.fixture(scope="module")
@@ -158,12 +148,8 @@ class _Passes:
     def held(self):
         """Wait until all map tasks are in the middle of their input, and return them by number."""
 
-        def found():
-            assert self.process.poll() is None, self.process.communicate()
-            tasks = self.mappers()
-            return len(tasks) == MAPS and tasks
-
-        return sorted(wait_for(found), key=lambda task: task.attempt)
+        tasks = wait_for(lambda: len(found := self.mappers()) == MAPS and found, self.process)
+        return sorted(tasks, key=lambda task: task.attempt)
 
     def master(self, application):
         (master,) = [c for c in self.cluster.running_containers(application) if c.is_master]

@@ -38,11 +38,3 @@ def test_clusters_are_those_of_this_process(method, source, on_this_cluster, tmp
     if method == "usenc":  # the one of most parts
         apnc("predict", tmp_path / "there" / "model.npz", source, "-o", tmp_path / "again.csv", *on_hadoop).done()
         assert labels(tmp_path / "again.csv") == labels(tmp_path / "here")
-
-
-@pytest.fixture
-def on_this_cluster(cluster, monkeypatch):
-    """The cluster, for this process too."""
-    for name in ("PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME"):
-        monkeypatch.setenv(name, cluster.env[name])
-    return cluster

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hdfs_inputs import NAMES, told
 
 from apnc import cli, hdfs
 from apnc.errors import InputError
@@ -19,36 +21,13 @@ from apnc.readers import Range, read_blocks
 from apnc.readers.detect import describe
 from apnc.readers.files import open_file
 
-NAMES = [
-    "a b",
-    "a#b",
-    "a%20b",
-    "100%",
-    "a+b",
-    "a?b=c&d",
-    "données",
-    "日本 😀",
-    "[x]",
-    "a,b",
-    "{a,b}",
-    "*",
-    "\\b",
-    "it's",
-    "a\nb",
-]
+from .runs import wait_for
+
 DATA = np.random.default_rng(0).bytes(300_000)
 
 
 @pytest.fixture
-def at_home(cluster, monkeypatch):
-    """This process finds the cluster as a user's would."""
-    for name in ("PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME"):
-        monkeypatch.setenv(name, cluster.env[name])
-    return cluster
-
-
-@pytest.fixture
-def web(at_home):
+def web(on_this_cluster):
     fs = connect()
     assert isinstance(fs, WebHdfs)
     fs._avoided.clear()
@@ -56,15 +35,15 @@ def web(at_home):
 
 
 @pytest.fixture
-def command(at_home):
+def command(on_this_cluster):
     return HadoopFs()
 
 
 @pytest.fixture
-def without_webhdfs(at_home, monkeypatch, tmp_path):
+def without_webhdfs(on_this_cluster, monkeypatch, tmp_path):
     """Hadoop's configuration says that WebHDFS is turned off."""
     folder = tmp_path / "conf"
-    shutil.copytree(at_home.env["HADOOP_CONF_DIR"], folder)
+    shutil.copytree(on_this_cluster.env["HADOOP_CONF_DIR"], folder)
     site = folder / "hdfs-site.xml"
     site.write_text(
         site.read_text().replace(
@@ -166,15 +145,6 @@ def contents():
         "x.npy.gz": gzip.compress(out.getvalue()),
         "cut.csv.gz": gzip.compress(csv)[:-50],
     }
-
-
-def told(blocks):
-    out = []
-    for b in blocks:
-        x = b.x.toarray() if hasattr(b.x, "toarray") else b.x
-        plain = {"x": (str(x.dtype), x.tolist()), "offsets": b.offsets.tolist(), "bad": b.bad.tolist()}
-        out.append(b.to_dict() | plain)
-    return out
 
 
 def compare(local, remote, target):
@@ -293,13 +263,12 @@ def test_a_namenode_that_restarts_is_waited_for_a_moment(web, cluster):
     cluster.start_daemon("nn")
     assert web.status("/hdfs restart").size == 1, "over a new connection: the old one is dead"
     cluster.wait_ready(["dn0", "dn1"])
-    deadline = time.monotonic() + 60
-    while True:  # until DataNodes have reported their blocks
-        try:
-            web.read("/hdfs restart")
-            break
-        except hdfs.HdfsError:
-            assert time.monotonic() < deadline
+
+    def readable():
+        with contextlib.suppress(hdfs.HdfsError):
+            return web.read("/hdfs restart")
+
+    wait_for(readable, seconds=60)  # until DataNodes have reported their blocks
     for _ in range(4):  # the DataNodes have old connections too, and tell an EOFException that is no end of the file
         assert web.read("/hdfs restart") == b"1"
     for _ in range(4):

@@ -11,21 +11,13 @@ import tarfile
 import pytest
 from command_line import apnc, blobs, facts, labels, write_csv
 
-from apnc import hdfs, packing
+from apnc import packing
 
-RUNS = f"/user/{hdfs.user()}/tmp/apnc"
+from .runs import RUNS
+
 SMALL = ("-k", "3", "--landmarks", "40", "--sample", "300", "--passes", "1", "--restarts", "2")
 STABLE = (*SMALL, "--method", "stable", "--dim", "60")
 ONCE = ("--jobconf", "mapreduce.map.maxattempts=1")
-
-
-@pytest.fixture
-def on_cluster(cluster, monkeypatch):
-    """The cluster, for this process too."""
-    for name in ("PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME"):
-        monkeypatch.setenv(name, cluster.env[name])
-    cluster.delete(RUNS)
-    return cluster
 
 
 @pytest.fixture(scope="module")

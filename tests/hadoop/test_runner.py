@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import apnc, facts, table
+from in_memory import flat_labels
 
 from apnc import hdfs
 from apnc.blocks import Block
@@ -34,19 +32,11 @@ from apnc.scaling import Scaler
 from apnc.settings import Settings
 from mr_jobs.cluster import HadoopOptions
 
+from .runs import RUNS, nothing_left, wait_for
+
 BLOCK = 4096  # so small that small files have several
 ON_HADOOP = ("--runner", "hadoop", "--python-bin", sys.executable)
 ONCE = ("--jobconf", "mapreduce.map.maxattempts=1")
-RUNS = f"/user/{hdfs.user()}/tmp/apnc"
-
-
-@pytest.fixture
-def on_cluster(cluster, monkeypatch):
-    """The cluster, for this process too."""
-    for name in ("PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME"):
-        monkeypatch.setenv(name, cluster.env[name])
-    cluster.delete(RUNS)  # what earlier tests have left, and failed for, if it mattered
-    return cluster
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +64,6 @@ def _options(**more):
     return HadoopOptions(python_bin=sys.executable, **more)
 
 
-def _flat(blocks):
-    blocks = list(blocks)
-    return {
-        "rows": [(b.source, o) for b in blocks for o in b.offsets.tolist()],
-        "clusters": [c for b in blocks for c in b.x[:, 0].tolist()],
-        "distances": np.concatenate([b.x[:, 1] for b in blocks]),
-        "bad": [(b.source, o) for b in blocks for o in b.bad.tolist()],
-        "rules": sum((b.rules for b in blocks), Counter()),
-    }
-
-
 def _same_labels(found, expected):
     np.testing.assert_allclose(found["distances"], expected["distances"], atol=2e-5)
     for name in ("rows", "clusters", "bad", "rules"):
@@ -104,7 +83,7 @@ def _whole(engine, data, settings):
     run = Run(settings, data.estimated_rows(), data.spec.width)
     with engine:
         model = train(run, engine, Listener())
-        return run, _flat(engine.labels(AssignMap(model.centroids[0], model.metric), Listener()))
+        return run, flat_labels(engine.labels(AssignMap(model.centroids[0], model.metric), Listener()))
 
 
 def _sampled_and_predicted(engine, data, settings):
@@ -118,13 +97,7 @@ def _sampled_and_predicted(engine, data, settings):
         model = run.model
         model.centroids = model.centroids[:1]
         data.spec.width = model.width
-        return run, _flat(engine.labels(PredictMap.of(model), Listener()))
-
-
-def _nothing_left(cluster):
-    with contextlib.suppress(FileNotFoundError):
-        assert cluster.list(RUNS) == []
-    assert not [a for a in cluster.applications() if a["state"] not in ("FINISHED", "KILLED", "FAILED")]
+        return run, flat_labels(engine.labels(PredictMap.of(model), Listener()))
 
 
 # Formats
@@ -162,7 +135,7 @@ def test_text_by_streaming_a_folder_of_all_that_may_happen_to_lines(on_cluster, 
     assert engine.counts["coefficients"]["launched_maps"] > len(here.files)  # one was cut
     assert engine.counts["embed"]["shuffle_bytes"] == 0
     assert engine.counts["embed"]["launched_reduces"] == 0
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_local_svmlight_is_brought_to_hdfs_in_small_blocks(on_cluster, rows, tmp_path):
@@ -179,7 +152,7 @@ def test_local_svmlight_is_brought_to_hdfs_in_small_blocks(on_cluster, rows, tmp
     _same_sample(found_run.sample, run.sample)
     _same_labels(found, labels)
     assert engine.counts["predict"]["launched_maps"] > 3
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 @pytest.mark.parametrize("kind", ["npy", "bz2"])
@@ -256,7 +229,7 @@ def test_a_run_leaves_labels_on_hdfs_and_the_rest_at_home(on_cluster, table_file
     assert all(c["failed_maps"] == 0 and c["cpu_milliseconds"] > 0 and c["bytes_read"] > 0 for c in counts.values())
     assert counts["kmeans"]["data_local_maps"] > 0
     on_cluster.delete(os.path.dirname(folder))
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_stages_one_by_one_and_labels_collected_later(on_cluster, table_file, tmp_path):
@@ -294,7 +267,7 @@ def test_a_job_by_itself(on_cluster, table_file, tmp_path):
     ours, theirs = (np.load(tmp_path / name) for name in ("sample.npz", "here/sample.npz"))
     assert np.array_equal(ours["offsets"], theirs["offsets"])
     assert np.array_equal(ours["x"], theirs["x"])
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 # What a pass exchanges
@@ -390,7 +363,7 @@ def test_why_a_task_failed_is_said_once(on_cluster, table_file, tmp_path, kind):
     assert outcome.err.count("Traceback") == (kind == "traceback")
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.partial").exists()
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_an_interpreter_that_is_not_there_is_named_and_the_next_run_is_not_hindered(on_cluster, table_file, tmp_path):
@@ -401,7 +374,7 @@ def test_an_interpreter_that_is_not_there_is_named_and_the_next_run_is_not_hinde
     assert "--python-bin" in outcome.err
     assert "127" in outcome.err
     assert list(tmp_path.iterdir()) == []
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_a_container_over_its_memory_is_explained(on_cluster, table_file, tmp_path):
@@ -418,7 +391,7 @@ def test_more_memory_than_a_container_may_have_is_refused(on_cluster, table_file
     outcome = apnc("cluster", table_file, *COLUMNS, *SMALL, "-o", tmp_path / "out", *arguments)
     outcome.refused("--jobconf mapreduce.map.memory.mb=99999: this cluster gives a container 4096 MiB at most")
     assert list(tmp_path.iterdir()) == []
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_what_no_node_can_give_is_said_in_yarns_words(on_cluster, table_file, tmp_path, monkeypatch):
@@ -435,7 +408,7 @@ def test_bad_rows_found_by_tasks_are_told_as_by_the_other_engines(on_cluster, tm
     outcome = apnc("cluster", path, "-k", "2", "-o", tmp_path / "out", *ON_HADOOP)
     here = apnc("cluster", path, "-k", "2", "-o", tmp_path / "out")
     assert outcome.refused("x.csv line 2, column 2", "'oops'") == here.err
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 # Interrupts
@@ -454,14 +427,12 @@ class _Driver:
 
     def application(self, name, nth=1):
         """Wait until the nth application of a name runs, and return its id."""
-        deadline = time.monotonic() + 240
-        while True:
+
+        def running():
             ours = [a for a in self.cluster.applications() if a["id"] not in self.before and a["name"] == name]
-            if len(ours) >= nth and ours[nth - 1]["state"] == "RUNNING":
-                return ours[nth - 1]["id"]
-            assert self.process.poll() is None, self.process.communicate()
-            assert time.monotonic() < deadline, "no such application came to run"
-            time.sleep(0.1)
+            return len(ours) >= nth and ours[nth - 1]["state"] == "RUNNING" and ours[nth - 1]["id"]
+
+        return wait_for(running, self.process, seconds=240)
 
     def end(self, number):
         self.process.send_signal(number)
@@ -475,7 +446,7 @@ def test_an_interrupt_ends_the_application_and_leaves_nothing(on_cluster, table_
     assert driver.process.returncode == 143
     assert "nothing was kept" in error
     assert list(tmp_path.iterdir()) == []
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_a_run_goes_on_after_an_interrupt_and_after_a_driver_was_killed(on_cluster, table_file, tmp_path):
@@ -506,7 +477,7 @@ def test_a_run_goes_on_after_an_interrupt_and_after_a_driver_was_killed(on_clust
     assert found["hadoop"]["embed"]["jobs"] == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "reference"]
     assert sorted(path.name for path in out.iterdir()) == ["labels.csv", "model.npz", "run.json"]
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 def test_what_is_missing_is_said_before_anything_starts(tmp_path, table_file, monkeypatch):
