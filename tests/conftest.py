@@ -12,6 +12,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture
+def out(tmp_path):
+    """The folder that a run is told to write."""
+    return tmp_path / "out"
+
+
+@pytest.fixture
 def fake(monkeypatch):
     """An HDFS in this process, and a client that hardly waits before it tries again."""
     from fake_webhdfs import FakeHdfs

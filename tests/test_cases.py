@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from command_line import apnc, cluster, facts, labels, partition, table
+from command_line import apnc, cluster, facts, labels, partition, table, write_csv
+from in_memory import block
 
-from apnc.blocks import Block
 from apnc.model import Model
 from apnc.sampling import SampleFold
 
@@ -109,7 +109,7 @@ def test_automatic_width_scales_with_the_data(here):
     x = np.array([[float(v) for v in row.split(",")] for row in a.split()])
     sigmas = []
     for rows in (x, 10 * x):
-        source = here("data.csv", lines(",".join(map(repr, row)) for row in rows.tolist()))
+        source = write_csv(here.out.with_name("data.csv"), rows)
         assert groups(here, source, "-k", 2, "--landmarks", 20) == [0, 1] * 10
         sigmas.append(facts(here.out)["model"]["kernel"]["params"]["sigma"])
     assert (sigmas[1] / sigmas[0]) ** 2 == pytest.approx(100, rel=1e-6)  # γ = 1/2σ²
@@ -579,7 +579,7 @@ def _parts(count):
     """Return the 100 rows of 4 parts as blocks: whole parts, or each in ``count`` pieces."""
     cuts = [25 * i // count for i in range(count + 1)]
     return [
-        Block(f"part-0000{part}", np.arange(low, high), 100.0 * part + np.arange(low, high, dtype=float)[:, None])
+        block(100.0 * part + np.arange(low, high)[:, None], f"part-0000{part}", low)
         for part in range(4)
         for low, high in pairwise(cuts)
     ]
@@ -589,9 +589,9 @@ def _sampled(seed, blocks):
     """Return the values sampled from blocks that were folded one by one and merged in reverse."""
     fold = SampleFold(seed, 8)
     total = {}
-    for block in reversed(blocks):
+    for some in reversed(blocks):
         state = {}
-        fold.accumulate(state, block)
+        fold.accumulate(state, some)
         part = state["sample"]
         total["sample"] = fold.merge("sample", part, total["sample"]) if total else part
     return fold.finish(total).x[:, 0].astype(int).tolist()

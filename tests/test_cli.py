@@ -12,9 +12,9 @@ import subprocess
 import sys
 
 import numpy as np
-import processes
 import pytest
 from command_line import apnc, blobs, cluster, facts, labels, partition, table, write_csv, write_svmlight
+from processes import python
 
 import apnc as package
 from apnc.embeddings import METHODS
@@ -28,8 +28,7 @@ FEW = ("--landmarks", "40")
 
 def process(*argv, cwd=None, **environment):
     """Run a command in a process of its own."""
-    command = [sys.executable, "-m", "apnc.cli", *map(str, argv)]
-    return subprocess.run(command, capture_output=True, cwd=cwd, env=processes.environment(**environment), timeout=60)
+    return python("-m", "apnc.cli", *argv, text=False, cwd=cwd, timeout=60, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +47,6 @@ def trained(source, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "run"
     cluster(source, folder, "-k", 3, *FEW).done()
     return folder
-
-
-@pytest.fixture
-def out(tmp_path):
-    return tmp_path / "out"
 
 
 @pytest.fixture

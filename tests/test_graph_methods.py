@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import oracles
 import pytest
 from command_line import apnc, cluster, facts, labels, write_csv, write_svmlight
 from in_memory import block, fold_rows, model_of, predict, train
+from processes import python
 from scipy.linalg import eigh
 from scipy.sparse import csr_matrix
 from sklearn.datasets import load_digits, make_blobs, make_circles, make_moons
@@ -465,8 +463,7 @@ def test_jobs_out_of_order_name_the_next_one(blobs, tmp_path):
     path = write_csv(tmp_path / "x.csv", blobs[0].round(4))
 
     def job(name, *arguments):
-        command = [sys.executable, "-m", f"mr_jobs.{name}", "-r", "inline", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+        return python("-m", f"mr_jobs.{name}", "-r", "inline", *arguments)
 
     for method, out in (("rank-restricted", "r.npz"), ("uspec", "u.npz")):
         job("coefficients", "-k", 4, "--method", method, *options(method), "--output", tmp_path / out, path)

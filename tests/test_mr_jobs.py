@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import apnc
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import environment, wait_for
+from in_memory import block, fold_rows
+from processes import ROOT, environment, python, wait_for
 
-import apnc
 from apnc import shards
 from apnc.blocks import Block, Problem, from_text, to_text
-from apnc.cli import main
 from apnc.coefficients import BadRows, CoefficientsFold
 from apnc.embed import EmbedMap
 from apnc.errors import InputError, StageError
@@ -36,7 +36,6 @@ from mr_jobs import job_for
 from mr_jobs.base import CHUNK_BYTES
 from mr_jobs.driver import Launcher, splits_of
 
-ROOT = Path(apnc.__file__).parents[1]
 RUNNERS = ["inline", "local"]
 
 
@@ -86,8 +85,7 @@ def _shard(path, sizes, first=0):
     """Write blocks of the given numbers of rows; return their offsets."""
     with open(path, "wb") as file:
         for n in sizes:
-            offsets = np.arange(first, first + n)
-            file.write(b"%d\t%s\n" % (n, encoded.encode(Block("s", offsets, np.ones((n, 2))))))
+            file.write(b"%d\t%s\n" % (n, encoded.encode(block(np.ones((n, 2)), "s", first))))
             first += n
     return first
 
@@ -208,11 +206,9 @@ def test_kmeans_parts_are_merged_across_tasks(tmp_path, runner):
     y, centroids = rng.normal(size=(50, 4)), rng.normal(size=(2, 3, 4))
     with open(tmp_path / "part-0", "wb") as file:
         for low in range(0, 50, 7):
-            file.write(b"\t" + encoded.encode(Block("s", np.arange(low, min(50, low + 7)), y[low : low + 7])) + b"\n")
-    state: dict = {}
+            file.write(b"\t" + encoded.encode(block(y[low : low + 7], "s", low)) + b"\n")
     fold = KMeansFold(centroids)
-    fold.accumulate(state, Block("s", np.arange(50), y))
-    expected = fold.finish(state)
+    expected = fold_rows(fold, [block(y, "s")])
     seen = []
     with launcher(runner, tmp_path) as jobs:
         units = encoded.units([tmp_path / "part-0"], 3)
@@ -230,7 +226,7 @@ def test_combiner_merges_what_has_one_key(tmp_path):
     lines = []
     for seed in range(3):
         state: dict = {}
-        fold.accumulate(state, Block("s", np.arange(5), np.random.default_rng(seed).normal(size=(5, 3))))
+        fold.accumulate(state, block(np.random.default_rng(seed).normal(size=(5, 3)), "s"))
         lines += [(key.encode(), encoded.to_line(part)) for key, part in state.items()]
     lines.sort(key=lambda pair: pair[0])
     save_npz(tmp_path / "pass.npz", job_class.describe(fold))
@@ -436,8 +432,7 @@ def test_an_interrupt_ends_tasks_and_leaves_nothing(rows, tmp_path, runner):
 
 def test_missing_mrjob_is_one_line():
     code = "import sys; sys.modules['mrjob.job'] = None; import mr_jobs; mr_jobs.job_for('sample')"
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
-    last = done.stderr.splitlines()[-1]
+    last = python("-c", code).stderr.splitlines()[-1]
     assert last.startswith("apnc.errors.InputError: mrjob cannot be imported by this Python 3.")
 
 
@@ -453,7 +448,8 @@ def test_mrjob_is_imported_without_distutils_and_pipes():
         "assert version_gte('3.4.1', '2.10') and not version_gte('0.20.2', '0.21')\n"
         "assert 'pipes' not in sys.modules and 'distutils' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
 
 
 # tasks import what their pass needs; a start counts on a cluster
@@ -469,13 +465,8 @@ def _imports_of_task(tmp_path, job, kind, spec, described, line):
     else:
         save_npz(tmp_path / "pass", described)
     files = ("--input-spec", "input.json", job_class.pass_option, "pass")
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", ROOT / "mr_jobs" / f"{job}.py", "--step-num=0", f"--{kind}", *files],
-        env=environment(),
-        cwd=tmp_path,
-        input=line,
-        capture_output=True,
-    )
+    task = (ROOT / "mr_jobs" / f"{job}.py", "--step-num=0", f"--{kind}", *files)
+    done = python("-X", "importtime", *task, text=False, cwd=tmp_path, input=line)
     assert done.returncode == 0, done.stderr.decode()[-1000:]
     assert done.stdout
     return {
@@ -491,8 +482,7 @@ def test_map_tasks_import_no_more_than_they_need(rows, tmp_path, job):
         _, model = jobs.fold(job_for("coefficients"), fold, spec, [unit])
     if job in ("kmeans", "assign"):
         shard = tmp_path / "part-0"
-        block = Block("s", np.arange(5), model.sample[:5])
-        shard.write_bytes(b"\t" + encoded.encode(block) + b"\n")
+        shard.write_bytes(b"\t" + encoded.encode(block(model.sample[:5], "s")) + b"\n")
         spec, unit = InputSpec(encoded.FORMAT), [Range("s", str(shard), 0, None)]
     steps = {
         "coefficients": lambda: fold,
@@ -520,20 +510,16 @@ def test_a_combiner_with_nothing_to_combine_imports_no_numpy(tmp_path):
 
 
 def run_job(tmp_path, name, *args, status=0):
-    done = subprocess.run(
-        [sys.executable, "-m", f"mr_jobs.{name}", "--no-conf", "-q", *args],
-        env=environment(TMPDIR=str(tmp_path / "tmp")),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    """Run a job in a folder; return what it said, on stderr if it was to fail."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir(exist_ok=True)
+    done = python("-m", f"mr_jobs.{name}", "--no-conf", "-q", *args, cwd=tmp_path, TMPDIR=str(temporary))
     assert done.returncode == status, done.stderr
-    assert not list((tmp_path / "tmp").iterdir())
+    assert not list(temporary.iterdir())
     return done.stdout if status == 0 else done.stderr
 
 
 def test_a_clustering_by_hand(rows, tmp_path):
-    (tmp_path / "tmp").mkdir()
     data = tmp_path / "rows.csv"
     x = np.load(rows.files[0].path)
     data.write_text("".join(f"id-{i}," + ",".join(map(repr, r)) + "\n" for i, r in enumerate(x.tolist())))
@@ -569,10 +555,9 @@ def test_a_clustering_by_hand(rows, tmp_path):
 
 
 def test_a_sample_by_hand_is_that_of_the_command_line(rows, tmp_path):
-    (tmp_path / "tmp").mkdir()
     taken = ("--sample", "50", "--seed", "3", rows.files[0].path)  # less than the landmarks there are by default
     run_job(tmp_path, "sample", *taken, "--splits", "2", "--output", "sample.npz")
-    assert main(["sample", *taken, "-o", str(tmp_path / "run")]) == 0
+    apnc("sample", *taken, "-o", tmp_path / "run").done()
     ours, theirs = (load_npz(path, "sample") for path in (tmp_path / "sample.npz", tmp_path / "run" / "sample.npz"))
     assert ours["x"].shape == (50, 3)
     for name in ("x", "offsets", "source_index"):
@@ -588,14 +573,12 @@ def test_a_sample_by_hand_is_that_of_the_command_line(rows, tmp_path):
     ],
 )
 def test_settings_by_hand_are_refused_as_on_the_command_line(tmp_path, options, said):
-    (tmp_path / "tmp").mkdir()
     assert (
         run_job(tmp_path, "coefficients", *options, "--output", "m.npz", "x.csv", status=2) == f"coefficients: {said}\n"
     )
 
 
 def test_bad_rows_by_hand_are_one_line(tmp_path):
-    (tmp_path / "tmp").mkdir()
     (tmp_path / "x.csv").write_text("1,2\n3,4\nno,5\n")
     said = run_job(tmp_path, "sample", "--output", "sample.npz", "x.csv", status=2)
     assert said.startswith("sample: x.csv line 3, column 1: found 'no'; ")

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import psutil
 import pytest
-from command_line import apnc, cluster, facts, labels, table, write_csv
+from command_line import apnc, cluster, facts, labels, table, write_csv, write_svmlight
 from processes import environment, wait_for
 
 from apnc.runs import OutputFolder
@@ -64,11 +64,6 @@ def undisturbed(source, tmp_path_factory):
 
 
 @pytest.fixture
-def out(tmp_path):
-    return tmp_path / "out"
-
-
-@pytest.fixture
 def partial(out):
     return out.with_name("out.partial")
 
@@ -80,10 +75,10 @@ def started(*command, **more):
     )  # fmt: skip
 
 
-def held(place, source, out, *options):
-    """Start a run and return its process once it has come to a place."""
+def held(place, out, *command):
+    """Start a command that writes ``out`` and return its process once it has come to a place."""
     marker = out.with_name("marker")
-    job = started("-c", HELD, *place, marker, "cluster", source, "-o", out, *options)
+    job = started("-c", HELD, *place, marker, *command, "-o", out)
     wait_for(marker.exists, job)
     marker.unlink()
     return job
@@ -135,7 +130,7 @@ def whole(out):
 def test_a_run_that_is_interrupted_in_its_passes_goes_on_to_the_same_labels(
     source, out, partial, undisturbed, number, status
 ):
-    job = held(IN_THE_PASSES, source, out, *OPTIONS)
+    job = held(IN_THE_PASSES, out, "cluster", source, *OPTIONS)
     assert partial.is_dir()
     found, err = ended(job, number)
     assert found == status
@@ -148,14 +143,14 @@ def test_a_run_that_is_interrupted_in_its_passes_goes_on_to_the_same_labels(
 
 
 def test_an_interrupt_before_there_is_a_model_leaves_nothing(source, out):
-    found, err = ended(held(IN_THE_SAMPLE, source, out, *OPTIONS), signal.SIGINT)
+    found, err = ended(held(IN_THE_SAMPLE, out, "cluster", source, *OPTIONS), signal.SIGINT)
     assert found == 130
     assert err == "interrupted; nothing was kept\n"
     assert os.listdir(out.parent) == []
 
 
 def test_impatience_changes_nothing(source, out, partial):
-    found, _ = ended(held(IN_THE_PASSES, source, out, *OPTIONS), signal.SIGINT, times=3)
+    found, _ = ended(held(IN_THE_PASSES, out, "cluster", source, *OPTIONS), signal.SIGINT, times=3)
     assert found == 130
     assert not out.exists()
     assert partial.exists()
@@ -165,7 +160,7 @@ def test_impatience_changes_nothing(source, out, partial):
     ("runner", "place"), [((), IN_THE_LABELS), (("--runner", "inline", "--splits", "2"), IN_THE_PASSES)]
 )
 def test_a_killed_run_leaves_no_result_and_goes_on(source, out, partial, undisturbed, runner, place):
-    found, _ = ended(held(place, source, out, *OPTIONS, *runner), signal.SIGKILL)
+    found, _ = ended(held(place, out, "cluster", source, *OPTIONS, *runner), signal.SIGKILL)
     assert found == -signal.SIGKILL
     assert not out.exists()
     assert partial.exists()
@@ -194,10 +189,7 @@ def test_no_task_outlives_an_interrupted_driver(source, out, partial, undisturbe
 
 def test_predict_that_is_interrupted_leaves_nothing(source, out, undisturbed):
     cluster(source, out, *OPTIONS).done(CAP)
-    marker, new = out.with_name("marker"), out.with_name("new.csv")
-    job = started("-c", HELD, *IN_THE_LABELS, marker, "predict", out / "model.npz", source, "-o", new)
-    wait_for(marker.exists, job)
-    marker.unlink()
+    job = held(IN_THE_LABELS, out.with_name("new.csv"), "predict", out / "model.npz", source)
     assert ended(job, signal.SIGTERM)[0] == 143
     assert os.listdir(out.parent) == ["out"]
 
@@ -322,7 +314,7 @@ def test_an_earlier_result_stays_whole_until_the_new_one_is(monkeypatch, source,
 
 
 def test_a_result_is_absent_until_every_label_is_written(source, out, partial, undisturbed):
-    job = held(IN_THE_LABELS, source, out, *OPTIONS)
+    job = held(IN_THE_LABELS, out, "cluster", source, *OPTIONS)
     assert not out.exists()
     assert (partial / "labels.csv").exists()
     assert ended(job, signal.SIGINT)[0] == 130
@@ -349,8 +341,6 @@ def test_a_failed_stage_keeps_what_was_reached(monkeypatch, source, out, undistu
 
 
 def test_a_resumed_svmlight_run_writes_its_width(monkeypatch, noise, tmp_path, out):
-    from command_line import write_svmlight
-
     source = write_svmlight(tmp_path / "x.svm", noise[:300])
     interrupted(monkeypatch, source, out, *OPTIONS)
     cluster(source, out, *OPTIONS, "--resume").done(CAP)
