@@ -70,7 +70,7 @@ def test_clusters_that_leading_directions_cannot_tell_apart_are_found_by_the_oth
     first = np.sort(rng.normal(size=(10, 600)), axis=0)[::-1].T * 3  # of no use, and where the starts run
     last = 40 * np.eye(2)[np.repeat([0, 1], 300)]
     y = np.hstack([first, np.zeros((600, 8)), last])
-    centroids, objectives = seed_centroids(y, 2, 10, principal=True)
+    _, objectives = seed_centroids(y, 2, 10, principal=True)
     assert objectives.min() < 1.1 * oracles.kmeans_step(y, np.stack([y[:300].mean(0), y[300:].mean(0)]), "l2")[3]
 
 
