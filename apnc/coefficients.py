@@ -128,16 +128,29 @@ def build_model(sample: Sample, settings: Settings, threads: int | None = None) 
     return model
 
 
-def begin(model: Model, threads: int | None = None) -> bool:
-    """Choose start centroids from the stored sample, and return whether the clusters are too tight for float32.
+def begin(model: Model, exact=None, threads: int | None = None) -> None:
+    """Choose start centroids from the stored sample; once more in float64 where the clusters are too tight for float32.
 
     For models whose embedding was completed by passes of the method's own.
+
+    Parameters
+    ----------
+    model : Model
+        With ``stored`` and the ``view`` of it.
+    exact : ndarray of float64, optional
+        The rows of ``stored``, where those are rounded embeddings: the embedding is then computed in float64 too.
+    threads : int, optional
     """
     threads = threads or len(os.sched_getaffinity(0))
     with threadpool_limits(1):
-        model.sample = model.stored if model.view is None else model.view.rows(model.stored)
-        _choose_starts(model, model.weights, threads)
-        return _is_tight(model, model.weights, threads)
+        while True:
+            model.sample = model.view.rows(model.stored)
+            _choose_starts(model, model.weights, threads)
+            if model.view.dtype != np.float32 or not _is_tight(model, model.weights, threads):
+                return
+            model.view = model.view.with_dtype(np.float64)
+            if exact is not None:
+                model.embedding, model.stored = model.embedding.with_dtype(np.float64), exact
 
 
 def _start(model, rows, weights, threads):

@@ -88,8 +88,5 @@ class RankRestricted(LandmarkMethod):
         model.rows, model.embedding = result.rows, rotated
         model.view = PlainView(rotated.dim, bool(settings.unit_rows), rotated.dtype)
         model.stored = exact.astype(rotated.dtype)
-        if begin(model) and rotated.dtype == np.float32:
-            model.embedding, model.view = rotated.with_dtype(np.float64), model.view.with_dtype(np.float64)
-            model.stored = exact
-            begin(model)
+        begin(model, exact)
         facts["dtype"] = model.embedding.dtype.name

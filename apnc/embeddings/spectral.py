@@ -71,6 +71,4 @@ class SpectralNystrom(LandmarkMethod):
         facts |= {"eigenvalues": values.tolist(), "dim": rotation.shape[1], "sketch_dim": model.embedding.dim}
         model.rows = result.rows
         model.view = DegreeView(model.view.total, rotation, unit, settings.dtype)
-        if begin(model) and model.view.dtype == np.float32:
-            model.view = model.view.with_dtype(np.float64)
-            begin(model)
+        begin(model)

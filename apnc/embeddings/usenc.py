@@ -161,9 +161,7 @@ class USenc(RepresentativeMethod):
         view.rotation, graph = transfer_cut(result.second, model.settings.k)
         model.facts |= {"graph": graph}
         model.rows, model.view, model.bases = result.rows, view, None
-        if begin(model) and view.dtype == np.float32:
-            model.view = view.with_dtype(np.float64)
-            begin(model)
+        begin(model)
 
     def summary(self, facts):
         groups = f" in {facts['groups']} groups" if facts["groups"] > 1 else ""

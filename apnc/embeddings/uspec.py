@@ -144,9 +144,7 @@ class USpec(RepresentativeMethod):
             )
         model.facts |= {"graph": graph}
         model.rows = result.rows
-        if begin(model) and view.dtype == np.float32:
-            model.view = view.with_dtype(np.float64)
-            begin(model)
+        begin(model)
 
     def summary(self, facts):
         return (
