@@ -6,6 +6,9 @@ VENV ?= .venv
 DEMO ?= demo-output
 ARGS ?=
 HADOOP_ARGS ?=
+# Tests on a Hadoop run in two processes with a cluster each, because jobs wait for one thing or another half of the
+# time; those on a cluster of `make hadoop-up` in one, because they may break it for each other.
+HADOOP_WORKERS ?= $(if $(APNC_HADOOP_FOLDER),0,2)
 
 bin := $(VENV)/bin
 pip := $(bin)/python -m pip --disable-pip-version-check --quiet
@@ -50,7 +53,7 @@ test: $(VENV)/installed-test
 	$(bin)/python -m pytest -n auto $(ARGS)
 
 test-hadoop: $(VENV)/installed-test
-	$(bin)/python -m pytest -m hadoop tests/hadoop $(ARGS)
+	$(bin)/python -m pytest -m hadoop tests/hadoop -n $(HADOOP_WORKERS) --dist loadfile $(ARGS)
 
 hadoop-up hadoop-down:
 	@$(PYTHON) -m tests.hadoop.cluster $(@:hadoop-%=%) $(HADOOP_ARGS)

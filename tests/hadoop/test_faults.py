@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 ROWS, MAPS = 18_000, 4
 LONGEST = 180  # seconds, which no fault may cost; an undisturbed pass takes five
 WHOLE_FILES = "mapreduce.input.fileinputformat.split.minsize=1000000000"  # their blocks are small: see `embedded`
+TOGETHER = "mapreduce.job.ubertask.enable=true"  # a job in one container: where nothing is about its tasks
 NO_COPIES = "mapreduce.map.speculative=false"  # those of slow tasks, as held ones are, would be counted too
 
 # Runs the tasks. A k-means mapper gets the start of its input, and the rest when no file tells its attempt to wait:
@@ -159,7 +160,7 @@ class _Passes:
         """Wait for the end, label all rows, and return what Hadoop has counted of the passes."""
         _, self.told = self.process.communicate(timeout=LONGEST)
         assert self.process.returncode == 0, self.told
-        done("assign", self.folder, *on_hadoop(sys.executable, WHOLE_FILES))
+        done("assign", self.folder, *on_hadoop(sys.executable, WHOLE_FILES, TOGETHER))
         done("collect", self.folder)
         return json.loads((self.folder / "hadoop.json").read_text())["counts"]["kmeans"]
 
@@ -274,9 +275,8 @@ def test_counters_are_few_whatever_the_number_of_tasks_and_clusters(here, tmp_pa
     done("coefficients", folder, "-k", "150", *narrow, "--passes", "1")
     done("embed", folder, *on_hadoop(sys.executable), "--splits", MAPS, "--work-dir", "/faults/runs")
     # one after the other in one container: forty would take a minute to start
-    uber = ("mapreduce.job.ubertask.enable=true", "mapreduce.job.ubertask.maxmaps=60")
-    done("kmeans", folder, *on_hadoop(sys.executable, *uber), "--splits", "40")
-    done("assign", folder, *on_hadoop(sys.executable))
+    done("kmeans", folder, *on_hadoop(sys.executable, TOGETHER, "mapreduce.job.ubertask.maxmaps=60"), "--splits", "40")
+    done("assign", folder, *on_hadoop(sys.executable, TOGETHER))
     done("collect", folder)
     counts = json.loads((folder / "hadoop.json").read_text())["counts"]
     assert facts(folder)["rows"] == counts["kmeans"]["rows"] == counts["assign"]["rows"] == 600

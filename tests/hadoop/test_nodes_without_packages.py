@@ -35,28 +35,17 @@ def bare(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    """What ``apnc pack-env`` makes, compressed in less time."""
+    """What ``apnc pack-env --without-faiss`` makes, compressed in less time."""
     path = tmp_path_factory.mktemp("env") / "env.tar.gz"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "LEVEL", 1)
-        outcome = apnc("pack-env", "-o", path)
+        outcome = apnc("pack-env", "-o", path, "--without-faiss")
     assert outcome.status == 0, outcome.err
     with tarfile.open(path) as made:
         names = made.getnames()
     assert names[0] == packing.MANIFEST
     assert not [n for n in names if n.endswith(".pyi") or "/tests/test" in n or "libarrow_flight" in n]
     assert {name.partition("/")[0] for name in names} >= {p.module for p in packing.TASK_PACKAGES[:3]}
-    return path
-
-
-@pytest.fixture(scope="module")
-def archive_without_faiss(archive, tmp_path_factory):
-    """The same, without faiss."""
-    path = tmp_path_factory.mktemp("env") / "without.tar.gz"
-    with tarfile.open(archive) as whole, tarfile.open(path, "w:gz", compresslevel=1) as made:
-        for member in whole:
-            if not member.name.startswith("faiss"):
-                made.addfile(member, whole.extractfile(member))
     return path
 
 
@@ -74,35 +63,29 @@ def here(rows, tmp_path_factory):
     return folder
 
 
+# one test, because nodes take half a minute to unpack an archive, once
 def test_a_whole_run_where_nothing_is_installed_and_the_archive_has_no_faiss_either(
-    on_cluster, rows, here, bare, archive_without_faiss, tmp_path
+    on_cluster, rows, here, bare, archive, tmp_path
 ):
-    on_cluster.put("/envs-given/without-faiss.tar.gz", archive_without_faiss.read_bytes())
-    on_hadoop = ("--runner", "hadoop", "--python-bin", bare, "--env", "hdfs:///envs-given/without-faiss.tar.gz")
-    outcome = apnc("cluster", rows, *STABLE, "-o", tmp_path / "there", "--collect", *on_hadoop)
+    on_hadoop = ("--runner", "hadoop", "--python-bin", bare)
+    outcome = apnc("cluster", rows, *STABLE, "-o", tmp_path / "there", "--collect", *on_hadoop, "--env", archive)
     assert outcome.status == 0, outcome.err
     assert labels(tmp_path / "there") == labels(here)
     counts = facts(tmp_path / "there")["hadoop"]
     assert set(counts) == {"coefficients", "embed", "kmeans", "assign"}
     assert all(counted["failed_maps"] == counted["failed_reduces"] == 0 for counted in counts.values())
-    assert on_cluster.list(RUNS) == []  # an archive that is on HDFS is used where it is
-    assert on_cluster.list("/envs-given") == ["without-faiss.tar.gz"]
-    on_cluster.delete("/envs-given")
-
-
-def test_an_archive_of_this_machine_is_brought_to_hdfs_once_and_has_faiss(
-    on_cluster, rows, here, bare, archive, tmp_path
-):
-    on_hadoop = ("--runner", "hadoop", "--python-bin", bare, "--env", archive)
-    outcome = apnc("doctor", "--splits", "1", *on_hadoop).done()
-    for name in ("--env", "numpy", "faiss-cpu"):
-        assert f"ok    node {name:<13} " in outcome.out
-    assert outcome.out.count("from --env") == len(packing.TASK_PACKAGES)
-    # the archive is all that stays, and the next run finds it there
+    # the archive is all that stays, and whatever comes next finds it there
     assert on_cluster.list(RUNS) == ["env"]
     (name,) = on_cluster.list(f"{RUNS}/env")
     before = on_cluster.webhdfs(f"{RUNS}/env/{name}", "GETFILESTATUS")
-    outcome = apnc("predict", here / "model.npz", rows, "-o", tmp_path / "labels.csv", *on_hadoop)
+    outcome = apnc("doctor", "--splits", "1", *on_hadoop, "--env", archive).done()
+    for package in ("--env", "numpy", "scipy"):
+        assert f"ok    node {package:<13} " in outcome.out
+    assert outcome.out.count("from --env") == len(packing.TASK_PACKAGES) - 1
+    assert "scipy's cdist serves, slower, with the same labels" in " ".join(outcome.out.split())
+    # an archive that is on HDFS is used where it is
+    there = ("--env", f"hdfs://{RUNS}/env/{name}")
+    outcome = apnc("predict", here / "model.npz", rows, "-o", tmp_path / "labels.csv", *on_hadoop, *there)
     assert outcome.status == 0, outcome.err
     assert labels(tmp_path / "labels.csv") == labels(here)
     assert on_cluster.webhdfs(f"{RUNS}/env/{name}", "GETFILESTATUS") == before

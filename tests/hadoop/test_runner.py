@@ -37,6 +37,7 @@ from .runs import RUNS, nothing_left, wait_for
 BLOCK = 4096  # so small that small files have several
 ON_HADOOP = ("--runner", "hadoop", "--python-bin", sys.executable)
 ONCE = ("--jobconf", "mapreduce.map.maxattempts=1")
+TOGETHER = ("--jobconf", "mapreduce.job.ubertask.enable=true")  # a job in one container: where nothing is about tasks
 
 
 @pytest.fixture(scope="module")
@@ -238,9 +239,9 @@ def test_stages_one_by_one_and_labels_collected_later(on_cluster, table_file, tm
     for command in (
         ("sample", table_file, "-o", out, "--sample", "300", *COLUMNS, *ON_HADOOP),
         ("coefficients", out, "-k", "3", "--landmarks", "40", "--passes", "5"),
-        ("embed", out, *ON_HADOOP),
-        ("kmeans", out, "--passes", "1", *ON_HADOOP),
-        ("assign", out, *ON_HADOOP),
+        ("embed", out, *ON_HADOOP, *TOGETHER),
+        ("kmeans", out, "--passes", "1", *ON_HADOOP, *TOGETHER),
+        ("assign", out, *ON_HADOOP, *TOGETHER),
         ("collect", out),
     ):
         outcome = apnc(*command)
