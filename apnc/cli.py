@@ -57,37 +57,50 @@ def main(argv=None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # κ and ℓ are more than some terminals have
-    parser = _parser()
-    arguments = parser.parse_args(argv)
     previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: _tell(f"warning: {message}")
-        warnings.simplefilter("ignore")
-        warnings.filterwarnings("once", category=UserWarning, module="apnc|mr_jobs")
-        try:
-            for number, handler in previous.items():
-                if handler is not signal.SIG_IGN:
-                    signal.signal(number, _interrupt)
+    name = "apnc"
+    try:
+        _on_signals(_quit if argv is None else _interrupt, previous)
+        parser = _parser()  # which imports most of what there is
+        _on_signals(_interrupt, previous)
+        arguments = parser.parse_args(argv)
+        name = f"apnc {arguments.command}"
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _tell(f"warning: {message}")
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("once", category=UserWarning, module="apnc|mr_jobs")
             arguments.run(arguments)
-            return 0
-        except ApncError as error:
-            _tell(f"apnc {arguments.command}: {error}")
-            return error.exit_status
-        except KeyboardInterrupt:
-            return 130
-        except _Terminated:
-            return 143
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
-        except (OSError, MemoryError) as error:  # a full disk, an input that is gone
-            _tell(f"apnc {arguments.command}: {str(error) or type(error).__name__}")
-            return StageError.exit_status
-        finally:
-            # an interrupted process is about to end: one more signal must not change its status
-            if argv is not None or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-                for number, handler in previous.items():
-                    signal.signal(number, handler)
+        return 0
+    except ApncError as error:
+        _tell(f"{name}: {error}")
+        return error.exit_status
+    except KeyboardInterrupt:
+        return 130
+    except _Terminated:
+        return 143
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (OSError, MemoryError) as error:  # a full disk, an input that is gone
+        _tell(f"{name}: {str(error) or type(error).__name__}")
+        return StageError.exit_status
+    finally:
+        # an interrupted process is about to end: one more signal must not change its status
+        if argv is not None or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def _on_signals(handle, previous):
+    for number, handler in previous.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, handle)
+
+
+def _quit(number, _):
+    # modules are being imported: nothing is there to be tidied up, and an exception might be lost in a callback of
+    # the import system, or be taken by a library for a module that is missing
+    os._exit(128 + number)
 
 
 def _interrupt(number, _):

@@ -40,6 +40,20 @@ def held(*args, **kwargs):
 setattr(owner, name, held)
 sys.exit(main(argv))
 """
+# Runs the command line, which makes a file and waits for a signal when it imports a module; that takes any exception.
+IMPORTING = """
+import contextlib, pathlib, sys, time
+from apnc.cli import main
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "apnc.kernels":
+            pathlib.Path(marker).touch()
+            with contextlib.suppress(BaseException):
+                time.sleep(600)
+marker = sys.argv.pop(1)
+sys.meta_path.insert(0, Finder())
+sys.exit(main())
+"""
 IN_THE_SAMPLE = ("apnc.coefficients", "check_sample", 1)
 IN_THE_PASSES = ("apnc.runs", "OutputFolder.checkpoint", 4)  # coefficients, embed, two passes
 IN_THE_LABELS = ("apnc.labels", "LabelWriter.write", 1)
@@ -147,6 +161,15 @@ def test_an_interrupt_before_there_is_a_model_leaves_nothing(source, out):
     assert found == 130
     assert err == "interrupted; nothing was kept\n"
     assert os.listdir(out.parent) == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_while_modules_are_imported_is_quiet_and_not_lost(source, out, number, status):
+    marker = out.with_name("marker")
+    job = started("-c", IMPORTING, marker, "cluster", source, "-o", out, *OPTIONS)
+    wait_for(marker.exists, job)
+    assert ended(job, number) == (status, "")
+    assert os.listdir(out.parent) == ["marker"]
 
 
 def test_impatience_changes_nothing(source, out, partial):
