@@ -27,7 +27,7 @@ from apnc.hadoop_settings import ENVIRONMENT, check_containers, map_tasks, needs
 from apnc.packing import Env
 from apnc.readers.spec import InputSpec
 from mr_jobs.base import COUNTERS, ERROR, raise_error
-from mr_jobs.driver import described_pass, packages, records, result_of
+from mr_jobs.driver import described_pass, made_runner, packages, records, result_of
 from mr_jobs.shims import mrjob_imports
 from mr_jobs.yarn import Yarn, explained
 
@@ -221,14 +221,13 @@ class ClusterLauncher:
         args += [*self.options.runner_args, *self._inputs(source, maps)]
         try:
             job = job_class(args)
-            job.packages = self.shared_packages()
-            job.settings = settings
-            job.combines = self.options.combiner and getattr(job, "combines", False)
-            job.input_format = NLINE if source.kind == UNITS else None
-            runner = job.make_runner()
         except ValueError as error:
             raise InputError(f"mrjob: {error}") from None
-        counters = self._completed(runner, step, settings, listener)
+        job.packages = self.shared_packages()
+        job.settings = settings
+        job.combines = self.options.combiner and getattr(job, "combines", False)
+        job.input_format = NLINE if source.kind == UNITS else None
+        counters = self._completed(made_runner(job), step, settings, listener)
         ours = counters.get(COUNTERS, {})
         listener.rows(ours.get("rows", 0))
         if ours.get("errors"):

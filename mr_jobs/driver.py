@@ -27,6 +27,11 @@ from apnc.readers.files import is_remote
 from apnc.readers.spec import InputSpec, Range
 from mr_jobs.base import COUNTERS, ERROR, KEY_BYTES, RESULT, raise_error
 from mr_jobs.runners import RUNNERS, TaskFailed
+from mr_jobs.shims import mrjob_imports
+
+with mrjob_imports():
+    from mrjob.conf import combine_opts, find_mrjob_conf, load_opts_from_mrjob_confs
+    from mrjob.options import _combiners
 
 _TASKS = {"mapper": "map task", "combiner": "combine task", "reducer": "reduce task"}
 # mrjob takes paths for patterns, expands variables, and gives # a meaning of its own
@@ -150,10 +155,10 @@ class _Running:
         args += self._files(folder) + self._units(folder)
         try:
             job = self.job_class(args)
-            job.packages = self.launcher.packages
-            runner = job.make_runner()
         except ValueError as error:
             raise InputError(f"mrjob: {error}") from None
+        job.packages = self.launcher.packages
+        runner = made_runner(job)
         runner.on_rows = self._count
         with runner:
             try:
@@ -201,6 +206,55 @@ class _Running:
                 end = "the end" if split[-1].stop is None else split[-1].stop
                 text += f" ({split[0].source} from {split[0].start}, to {end} of {split[-1].source})"
         return f"{text} failed: {failure.cause}"
+
+
+def made_runner(job):
+    """Return the runner of a job, with the options of mrjob's own configuration where the job may have them.
+
+    That is ~/.mrjob.conf, or the file that MRJOB_CONF or --conf-path names; --no-conf does without.
+
+    Raises
+    ------
+    InputError
+        If mrjob refuses an option, or cannot use such a file.
+    """
+    try:
+        return job.make_runner()
+    except ApncError:
+        raise
+    except Exception as error:
+        blamed = _blamed_configuration(job)
+        if blamed:
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(f"{blamed}: mrjob cannot use this configuration ({text})") from None
+        if isinstance(error, ValueError):
+            raise InputError(f"mrjob: {error}") from None
+        raise
+
+
+def _blamed_configuration(job):
+    """Return the configuration file for which a job has no runner, and the option in it; None if it is not that."""
+    given = job.options.conf_paths
+    paths = [find_mrjob_conf()] if given is None else given
+    job.options.conf_paths = []
+    try:
+        runner = job.make_runner()
+    except Exception:
+        return None
+    for path in filter(None, paths):
+        try:
+            loaded = load_opts_from_mrjob_confs(runner.alias, [path])
+        except Exception:
+            return path
+        for file, options in loaded:
+            if not isinstance(options, dict):
+                return file
+            for name, value in options.items():
+                try:
+                    combine_opts(_combiners({name}), {name: value})
+                except Exception:
+                    return f"{file}, {name} {value!r}"
+    return " ".join(filter(None, paths)) or None
 
 
 def result_of(job_class, fold, records):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import apnc
+from command_line import apnc, cluster
 from hypothesis import given
 from hypothesis import strategies as st
 from in_memory import block, fold_rows
@@ -34,7 +34,7 @@ from apnc.sampling import EVERYTHING, SampleFold
 from apnc.settings import Settings
 from mr_jobs import job_for
 from mr_jobs.base import CHUNK_BYTES
-from mr_jobs.driver import Launcher, splits_of
+from mr_jobs.driver import Launcher, made_runner, splits_of
 
 RUNNERS = ["inline", "local"]
 
@@ -396,7 +396,7 @@ sys.path.insert(0, {tmp!r})
 from custom import CustomJob
 from apnc.readers.detect import describe
 from apnc.sampling import SampleFold
-from mr_jobs.driver import Launcher, splits_of
+from mr_jobs.driver import Launcher, made_runner, splits_of
 data = describe([{rows!r}])
 try:
     with Launcher({runner!r}, ["--no-conf"], {work!r}) as jobs:
@@ -576,6 +576,42 @@ def test_settings_by_hand_are_refused_as_on_the_command_line(tmp_path, options, 
     assert (
         run_job(tmp_path, "coefficients", *options, "--output", "m.npz", "x.csv", status=2) == f"coefficients: {said}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (b"runners: [", ["expected the node content", "line 1, column 11"]),
+        (b"[3]", []),
+        (b"\xff\xfe", ["utf-8"]),
+        (b"include: nowhere.conf", ["nowhere.conf"]),
+        (b"runners: {inline: 3, local: 3, hadoop: 3}", ["must be a dict"]),
+        (b"runners: {inline: &x {cmdenv: 3}, local: *x, hadoop: *x}", ["cmdenv 3"]),
+        (b"runners: {inline: &x {cleanup: [RUBBISH]}, local: *x, hadoop: *x}", ["cleanup must be one of", "RUBBISH"]),
+    ],
+)
+def test_a_configuration_of_mrjob_that_it_cannot_use_is_named(tmp_path, monkeypatch, text, parts):
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "x.csv").write_text("1,2\n3,4\n")
+    (tmp_path / "mrjob.conf").write_bytes(text)
+    said = run_job(tmp_path, "sample", "-c", "mrjob.conf", "--output", "sample.npz", "x.csv", status=2)
+    assert said.startswith("sample: mrjob.conf")
+    assert said.count("\n") == 1
+    monkeypatch.setenv("MRJOB_CONF", str(tmp_path / "mrjob.conf"))
+    for runner in RUNNERS:
+        cluster(tmp_path / "x.csv", tmp_path / "out", "-k", 2, "--runner", runner).refused("mrjob.conf", *parts)
+        assert not (tmp_path / "out.partial").exists()
+    with pytest.raises(InputError, match=r"mrjob\.conf"):
+        made_runner(job_for("sample")(["-r", "hadoop", "x.csv"]))
+
+
+def test_an_option_that_mrjob_refuses_is_not_blamed_on_its_configuration(tmp_path, monkeypatch):
+    monkeypatch.setenv("MRJOB_CONF", str(tmp_path / "mrjob.conf"))
+    (tmp_path / "mrjob.conf").write_text("runners: {inline: {cmdenv: {A: b}}}")
+    job = job_for("sample")(["-r", "inline", "x.csv"])
+    job.options.cleanup = ["NONE", "ALL"]
+    with pytest.raises(InputError, match=r"^mrjob: .* \(cleanup option from the command line\)"):
+        made_runner(job)
 
 
 def test_bad_rows_by_hand_are_one_line(tmp_path):
