@@ -239,6 +239,8 @@ def _cluster(arguments):
         if not arguments.resume:
             folder.discard()
         raise
+    finally:
+        folder.close()
     for line in summary:
         print(line)
     print(f"labels: {labels or f'{arguments.output}/labels.csv'}   model: {arguments.output}/model.npz")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
 import shutil
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,10 +21,11 @@ from apnc.readers.locate import explain
 
 LABELS, MODEL, REPORT = "labels.csv", "model.npz", "run.json"
 STATE, START, PREPARED, PASSES = "state.json", "start.npz", "prepared.npz", "passes.npz"
+LOCK = ".lock"  # a file in a folder that is being written to
 
 
 class OutputFolder:
-    """DIR, and DIR.partial in which everything is made until it is whole.
+    """DIR, and DIR.partial in which everything is made until it is whole, by one process at a time.
 
     Parameters
     ----------
@@ -35,7 +38,7 @@ class OutputFolder:
     Raises
     ------
     InputError
-        If there is something in the way.
+        If there is something in the way, or another run is writing there.
     """
 
     def __init__(self, path, overwrite=False, resume=False):
@@ -54,16 +57,26 @@ class OutputFolder:
             self._check_in_the_way(path, overwrite)
         if self.partial.exists() and not self.partial.is_dir():
             raise InputError(f"-o {path}: {self.partial} is in the way and not a folder")
-        if resume and not (self.partial / STATE).exists():
-            raise InputError(f"--resume: there is no interrupted run in {self.partial}")
-        if not resume and self.partial.exists():
-            if any(self.partial.iterdir()) and not (self.partial / STATE).exists():
-                raise InputError(f"-o {path}: {self.partial} is in the way and was not made by apnc")
-            shutil.rmtree(self.partial)
+        self._check_partial(path, resume)
         try:
             self.partial.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"-o {path}: cannot make the folder ({error.strerror})") from None
+        self._lock = locked(self.partial, f"-o {path}: another run is writing to {self.partial}")
+        try:
+            self._check_partial(path, resume)  # once more: the run that held it may have ended meanwhile
+            if not resume:
+                _clear(self.partial, but=(LOCK,))
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_partial(self, path, resume):
+        found = set(os.listdir(self.partial)) - {LOCK} if self.partial.exists() else set()
+        if resume and STATE not in found:
+            raise InputError(f"--resume: there is no interrupted run in {self.partial}")
+        if found and STATE not in found:
+            raise InputError(f"-o {path}: {self.partial} is in the way and was not made by apnc")
 
     def _check_in_the_way(self, path, overwrite):
         if not self.path.is_dir():
@@ -77,21 +90,27 @@ class OutputFolder:
 
     def commit(self) -> None:
         """Put the finished folder in its place."""
-        for path in self.partial.iterdir():  # what it takes to go on, and what a killed process left
-            if path.name not in (LABELS, MODEL, REPORT):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        # what it takes to go on, and what a killed process left; the lock goes when it is where no run looks for one
+        _clear(self.partial, but=(LABELS, MODEL, REPORT, LOCK))
         old = None
         if self.path.exists():
             old = self.path.with_name(self.path.name + ".replaced")
             shutil.rmtree(old, ignore_errors=True)
             self.path.rename(old)
         self.partial.rename(self.path)
+        self.close()
+        (self.path / LOCK).unlink(missing_ok=True)
         if old is not None:
             shutil.rmtree(old)
 
     def discard(self) -> None:
         """Remove what was begun."""
         shutil.rmtree(self.partial, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let another run have the folder."""
+        if self._lock is not None:
+            self._lock.close()
 
     @property
     def reached(self) -> bool:
@@ -156,6 +175,63 @@ class OutputFolder:
         elif stage == "kmeans":
             reached = {"centroids": m.centroids, "passes": m.passes, "status": m.status, "rows": m.rows}
             save_npz(self.partial / PASSES, reached | ({} if m.best is None else {"best": m.best}))
+
+
+@contextmanager
+def alone(folder):
+    """Keep other commands from a folder while one writes to it.
+
+    Raises
+    ------
+    InputError
+        If another does.
+    """
+    lock = locked(folder, f"{folder}: another command is writing to it")
+    try:
+        yield
+    finally:
+        if lock is not None:
+            with suppress(OSError):
+                os.unlink(lock.name)
+            lock.close()
+
+
+def locked(folder, refusal: str):
+    """Return an open file by which this process has a folder for itself, until it closes it or ends in whatever way.
+
+    Where the folder cannot be written to or its file system has no locks, return None.
+
+    Raises
+    ------
+    InputError
+        With the words of ``refusal``, if another process has it.
+    """
+    path = Path(folder, LOCK)
+    while True:
+        try:
+            file = open(path, "ab")  # noqa: SIM115 - it is the lock
+        except OSError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise InputError(refusal) from None
+        except OSError:
+            file.close()
+            with suppress(OSError):
+                os.unlink(path)
+            return None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+                return file
+        file.close()  # it was the lock of a process that has removed it meanwhile
+
+
+def _clear(folder, but):
+    for path in folder.iterdir():
+        if path.name not in but:
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def explained(problems, rules, data, more="") -> str:

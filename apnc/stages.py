@@ -2,7 +2,7 @@
 
 sample → sample.npz · coefficients → model.npz · embed → embedding/ · kmeans → model.npz · assign → labels/ ·
 collect → labels.csv; with some methods moments → model.npz, before or after embed. Each reads what the ones before it
-wrote, so that another method, width or k needs no new sample, and each writes by rename.
+wrote, so that another method, width or k needs no new sample, and each writes by rename. One at a time has the folder.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shutil
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
 
 from apnc import options as opts
@@ -31,6 +32,17 @@ INPUT, SAMPLE, MODEL, EMBEDDING, SHARDS = "input.json", "sample.npz", "model.npz
 CLUSTER, ELSEWHERE = "hadoop.json", "hdfs.json"  # where the run is on a cluster; where its labels are
 
 
+def _alone(stage):
+    """Let a stage have the folder of its options for itself."""
+
+    @wraps(stage)
+    def run(options, *others):
+        with runs.alone(options.folder):
+            stage(options, *others)
+
+    return run
+
+
 def _folder(parser):
     parser.add_argument("folder", metavar="DIR", help="folder of the run")
 
@@ -47,6 +59,12 @@ def sample(options) -> None:
     folder = Path(options.folder)
     run = Run(settings, data.estimated_rows(), data.spec.width)
     _make(folder)
+    _take_sample(options, run, data)
+
+
+@_alone
+def _take_sample(options, run, data):
+    folder, settings = Path(options.folder), run.settings
     with _listening(data) as listener, _engine(options, data, folder) as engine:
         listener.stage("sample")
         taken = take_sample(run, lambda fold: engine.fold(fold, listener))
@@ -62,6 +80,7 @@ def sample(options) -> None:
     print(f"{taken.x.shape[0]} of {taken.count} rows sampled: {folder / SAMPLE}")
 
 
+@_alone
 def coefficients(options) -> None:
     """Make landmarks, coefficients and start centroids from the sample."""
     folder = Path(options.folder)
@@ -78,6 +97,7 @@ def coefficients(options) -> None:
     print(f"{model.settings.method}, {model.facts['dim']} dimensions: {folder / MODEL}")
 
 
+@_alone
 def embed(options) -> None:
     """Embed every row, once."""
     folder, data = Path(options.folder), _input(options.folder)
@@ -90,6 +110,7 @@ def embed(options) -> None:
     print(f"rows embedded: {where}")
 
 
+@_alone
 def moments(options) -> None:
     """Run the moments passes that come next, for a method that has some."""
     folder, data = Path(options.folder), _input(options.folder)
@@ -103,6 +124,7 @@ def moments(options) -> None:
     print(f"{_next(run)}: {folder / MODEL}")
 
 
+@_alone
 def kmeans(options) -> None:
     """Run k-means passes over the embedding until they are over."""
     folder, data = Path(options.folder), _input(options.folder)
@@ -130,6 +152,7 @@ def kmeans(options) -> None:
     )
 
 
+@_alone
 def assign(options) -> None:
     """Find the cluster of every row."""
     folder, data = Path(options.folder), _input(options.folder)
@@ -154,6 +177,7 @@ def assign(options) -> None:
     print(f"labels of blocks: {where}")
 
 
+@_alone
 def collect(options) -> None:
     """Put the labels of all blocks into one file, in the order of the input."""
     folder, data = Path(options.folder), _input(options.folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,7 +15,7 @@ import pytest
 from command_line import apnc, cluster, facts, labels, table, write_csv, write_svmlight
 from processes import environment, wait_for
 
-from apnc.runs import OutputFolder
+from apnc.runs import LOCK, OutputFolder
 
 # all passes are run: neither a tolerance nor, on noise, a fixed point ends them earlier
 OPTIONS = ("-k", "12", "--landmarks", "30", "--init", "random", "--passes", "6")
@@ -215,6 +217,46 @@ def test_predict_that_is_interrupted_leaves_nothing(source, out, undisturbed):
     job = held(IN_THE_LABELS, out.with_name("new.csv"), "predict", out / "model.npz", source)
     assert ended(job, signal.SIGTERM)[0] == 143
     assert os.listdir(out.parent) == ["out"]
+
+
+# --- two at once
+
+
+@pytest.mark.parametrize("more", [(), ("--resume",), ("--overwrite", "--runner", "inline")])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_second_run_into_the_same_folder_is_refused_and_harms_nothing(
+    source, out, partial, undisturbed, more, number
+):
+    job = held(IN_THE_PASSES, source, out, *OPTIONS)
+    before = {name: (partial / name).stat().st_mtime_ns for name in os.listdir(partial)}
+    cluster(source, out, *OPTIONS, *more).refused(f"-o {out}", f"another run is writing to {partial}")
+    assert {name: (partial / name).stat().st_mtime_ns for name in os.listdir(partial)} == before
+    ended(job, number)
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+
+
+def test_the_lock_of_a_killed_run_does_not_hinder_a_fresh_one(source, out, partial, undisturbed):
+    ended(held(IN_THE_SAMPLE, source, out, *OPTIONS), signal.SIGKILL)
+    (partial / "state.json").unlink()
+    assert os.listdir(partial) == [LOCK]
+    cluster(source, out, *OPTIONS, "--resume").refused("no interrupted run")
+    cluster(source, out, *OPTIONS).done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+
+
+def test_a_file_system_without_locks_is_written_to_all_the_same(monkeypatch, source, out, undisturbed):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    cluster(source, out, *OPTIONS).done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+    apnc("sample", source, "-o", out.with_name("run")).done()
+    assert sorted(os.listdir(out.with_name("run"))) == ["input.json", "sample.npz"]
 
 
 # --- what --resume refuses, and what it does not

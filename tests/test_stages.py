@@ -11,7 +11,7 @@ import pytest
 from command_line import apnc, blobs, cluster, facts, labels, partition, table, write_csv
 
 from apnc.hashing import row_hashes
-from apnc.runs import OutputFolder
+from apnc.runs import OutputFolder, alone
 
 INLINE = ("--runner", "inline", "--splits", "3")
 LOCAL = ("--runner", "local", "--splits", "2")
@@ -102,6 +102,20 @@ def test_options_of_the_sample_hold_for_all_stages(source, tmp_path):
     assert found["settings"]["seed"] == 3
     assert list(found["bad_rows"].values()) == [1]
     assert len(labels(tmp_path / "run")) == 120
+
+
+def test_two_stages_at_once_do_not_write_to_one_folder(source, tmp_path):
+    run = tmp_path / "run"
+    sample(source, run).done()
+    stages(run)
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    with alone(run):
+        sample(source, run).refused(f"{run}: another command is writing to it")
+        apnc("coefficients", run, *SETTINGS).refused("another command")
+        for name in ("embed", "moments", "kmeans", "assign", "collect"):
+            apnc(name, run).refused("another command")
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+    stages(run)
 
 
 def test_a_stage_without_the_one_before_names_it(source, tmp_path):
