@@ -218,7 +218,7 @@ def _cluster(arguments):
             if run.model is not None:
                 data.spec.width = run.model.width
             summary, labels = _whole_run(run, data, engine, folder, arguments.collect)
-        folder.commit()
+        replaced = folder.commit()
     except (KeyboardInterrupt, _Terminated):
         if folder.reached:
             _tell(f"interrupted; go on with --resume (what was reached is in {folder.partial})")
@@ -241,9 +241,22 @@ def _cluster(arguments):
         raise
     finally:
         folder.close()
+    _remove_labels(replaced.get("labels"), labels)
     for line in summary:
         print(line)
     print(f"labels: {labels or f'{arguments.output}/labels.csv'}   model: {arguments.output}/model.npz")
+
+
+def _remove_labels(replaced, ours):
+    """Remove what a replaced run has left on HDFS, where the uri of its labels says."""
+    if not isinstance(replaced, str) or replaced == ours:
+        return
+    from apnc.engines.hadoop import remove_labels
+
+    try:
+        remove_labels(replaced)
+    except (ApncError, OSError) as error:
+        _tell(f"warning: the labels of the run that was replaced are still on HDFS: {error}")
 
 
 def _whole_run(run, data, engine, folder, collect):

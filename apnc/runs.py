@@ -88,12 +88,15 @@ class OutputFolder:
         if not (self.path / REPORT).exists():
             raise InputError(f"-o {path}: is not a result of apnc and is not overwritten")
 
-    def commit(self) -> None:
-        """Put the finished folder in its place."""
+    def commit(self) -> dict:
+        """Put the finished folder in its place; return the run.json of the result that it replaces, {} if of none."""
         # what it takes to go on, and what a killed process left; the lock goes when it is where no run looks for one
         _clear(self.partial, but=(LABELS, MODEL, REPORT, LOCK))
-        old = None
+        old, replaced = None, {}
         if self.path.exists():
+            with suppress(OSError, ValueError):
+                found = json.loads((self.path / REPORT).read_text())
+                replaced = found if isinstance(found, dict) else {}
             old = self.path.with_name(self.path.name + ".replaced")
             shutil.rmtree(old, ignore_errors=True)
             self.path.rename(old)
@@ -102,6 +105,7 @@ class OutputFolder:
         (self.path / LOCK).unlink(missing_ok=True)
         if old is not None:
             shutil.rmtree(old)
+        return replaced
 
     def discard(self) -> None:
         """Remove what was begun."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
+import posixpath
 import signal
 import subprocess
 import sys
@@ -375,6 +377,66 @@ def test_an_earlier_result_stays_whole_until_the_new_one_is(monkeypatch, source,
     cluster(source, out, *OPTIONS, "--seed", "2").refused("--overwrite")
     cluster(source, out, *OPTIONS, "--seed", "2", "--resume", "--overwrite").done(CAP)
     assert facts(out)["settings"]["seed"] == 2
+    assert whole(out)
+
+
+RUN = "/user/me/tmp/apnc/20260102-030405-0123abcd"
+
+
+def _on_hdfs(fake, out, folder):
+    """Make a result one whose labels are in a folder on HDFS, beside those of another run."""
+    for path in (folder, f"{posixpath.dirname(RUN)}/20260102-030405-89abcdef/labels"):
+        for name in ("part-00000", "part-00001", "_SUCCESS"):
+            fake.put(f"{path}/{name}", b"x")
+    found = facts(out) | {"labels": f"webhdfs://{fake.address}{folder}"}
+    (out / "run.json").write_text(json.dumps(found))
+
+
+def test_labels_that_a_replaced_run_left_on_hdfs_are_removed_and_nothing_else(monkeypatch, fake, source, out):
+    cluster(source, out, *OPTIONS).done(CAP)
+    _on_hdfs(fake, out, f"{RUN}/labels")
+    before = dict(fake.files)
+    interrupted(monkeypatch, source, out, *OPTIONS, "--overwrite")
+    cluster(source, out, "-k", "7000", "--overwrite").refused("-k 7000")
+    assert fake.files == before
+    cluster(source, out, *OPTIONS, "--overwrite").done(CAP)
+    assert set(fake.files) == {path for path in before if not path.startswith(RUN)}
+    assert RUN not in fake.folders
+    assert posixpath.dirname(RUN) in fake.folders
+    assert whole(out)
+    fake.requests.clear()
+    cluster(source, out, *OPTIONS, "--overwrite").done(CAP)
+    assert not fake.requests
+
+
+@pytest.mark.parametrize(
+    "folder", [f"{RUN}/embedding", "/user/me/labels", "/labels", f"{RUN}x/labels", f"{RUN}/labels/../../labels"]
+)
+def test_a_folder_that_is_not_of_a_run_is_never_removed(fake, source, out, folder):
+    cluster(source, out, *OPTIONS).done(CAP)
+    _on_hdfs(fake, out, folder)
+    before = dict(fake.files)
+    cluster(source, out, *OPTIONS, "--overwrite").done((f"{folder} is not the folder of a run", CAP))
+    assert fake.files == before
+
+
+def test_labels_on_hdfs_that_cannot_be_removed_are_a_warning(fake, source, out):
+    for name in ("thesis.tex", "part-1/thesis.tex"):
+        cluster(source, out, *OPTIONS, "--overwrite").done(CAP)
+        _on_hdfs(fake, out, f"{RUN}/labels")
+        fake.put(f"{RUN}/labels/{name}", b"x")
+        cluster(source, out, *OPTIONS, "--overwrite").done((f"labels holds {name.partition('/')[0]}", CAP))
+        assert f"{RUN}/labels/{name}" in fake.files
+        del fake.files[f"{RUN}/labels/{name}"]
+    fake.folders.discard(f"{RUN}/labels/part-1")
+    _on_hdfs(fake, out, f"{RUN}/labels")
+    fake.put(f"{RUN}/notes", b"x")
+    cluster(source, out, *OPTIONS, "--overwrite").done(CAP)
+    assert [path for path in fake.files if path.startswith(RUN)] == [f"{RUN}/notes"]
+    _on_hdfs(fake, out, f"{RUN}/labels")
+    fake.faults["nn"] += ["AccessControlException"] * 10
+    said = cluster(source, out, *OPTIONS, "--overwrite")
+    said.done(("warning: the labels of the run that was replaced are still on HDFS: ", CAP))
     assert whole(out)
 
 

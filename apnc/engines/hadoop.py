@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import posixpath
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,6 +30,7 @@ from apnc.readers import InputSpec, encoded
 from apnc.readers.files import check_names, for_tasks, is_remote
 
 STATE = "hadoop.json"
+_LABELS = re.compile(r".*/\d{8}-\d{6}-[0-9a-f]{8}/labels")  # in a folder that `mr_jobs.cluster.new_folder` has named
 _LOST = ("BlockMissingException", "Could not obtain block")
 
 
@@ -321,3 +323,28 @@ class HadoopEngine(Engine):
 
     def _path(self, *names):
         return posixpath.join(self.folder, *names)
+
+
+def remove_labels(uri: str) -> None:
+    """Remove the labels that a run has left on HDFS, and its folder with them, which holds nothing else.
+
+    Raises
+    ------
+    InputError
+        If it is not the folder of a run, or holds what no run has left there.
+    StageError
+        If HDFS does not do it.
+    """
+    where, path = hdfs.split(uri)
+    if not _LABELS.fullmatch(path):
+        raise InputError(f"{uri} is not the folder of a run")
+    filesystem = hdfs.connect(where)
+    if filesystem.status(path) is None:
+        return
+    others = [s.name for s in filesystem.list(path) if s.is_dir or not s.name.startswith(("part-", "_SUCCESS"))]
+    if others:
+        raise InputError(f"{uri} holds {others[0]}, which is not of a run")
+    filesystem.delete(path)
+    folder = posixpath.dirname(path)
+    if not filesystem.list(folder):
+        filesystem.delete(folder, recursive=False)
