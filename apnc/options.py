@@ -198,7 +198,7 @@ def described_input(options, inputs=None):
 
 
 def settings_from(options) -> Settings:
-    """Return the checked settings in parsed options; what they lack has its default.
+    """Return the checked settings in parsed options; what they lack has its default. Warn of what has no effect.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def settings_from(options) -> Settings:
         values["init"] = init
     else:
         values |= {"init": "rows", "init_rows": _init_rows(init)}
-    return Settings(**values).check()
+    return Settings(**values).check().warn_of_unused()
 
 
 def sample_settings(options) -> Settings:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 
 import numpy as np
 
-from apnc.errors import InputError
+from apnc.errors import InputError, warn
 from apnc.kernels import make_kernel, nearest_name
 from apnc.landmarks import SELECTIONS
 from apnc.scaling import SCALES
@@ -143,6 +143,17 @@ class Settings:
         if method.uses_kernel:
             make_kernel(self.kernel, self.kernel_params)
         method.check(self)
+        return self
+
+    def warn_of_unused(self) -> Settings:
+        """Warn of each setting that is not as by default but of which the method has no use; return the settings."""
+        from apnc.embeddings.methods import METHODS
+
+        of_others = {name for method in METHODS.values() for name in method.options}.difference(self._method.options)
+        default = Settings()
+        for f in fields(self):
+            if f.name in of_others and getattr(self, f.name) != getattr(default, f.name):
+                warn(f"{_option(f.name)} is not used by --method {self.method}")
         return self
 
     @property

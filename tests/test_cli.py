@@ -24,6 +24,9 @@ from apnc.model import load_npz, save_npz
 COMMANDS = ("cluster", "predict", "evaluate", "sample", "coefficients", "embed", "kmeans", "assign", "collect")
 COMMANDS += ("methods", "kernels")
 FEW = ("--landmarks", "40")
+BY_METHOD = {  # no more landmarks than rows, where there are some
+    method: ("--method", method, *(FEW if method != "linear" else ())) for method in ("nystrom", "stable", "linear")
+}
 
 
 def process(*argv, cwd=None, **environment):
@@ -374,15 +377,15 @@ def test_a_file_that_is_no_model_is_refused(trained, source, tmp_path, kind):
 
 
 def test_predicting_the_training_rows_gives_their_labels(source, tmp_path):
-    for method in ("nystrom", "stable", "linear"):
+    for method, options in BY_METHOD.items():
         out = tmp_path / method
-        cluster(source, out, "-k", 3, *FEW, "--method", method).done()
+        cluster(source, out, "-k", 3, *options).done()
         said = apnc("predict", out / "model.npz", source, "-o", out / "again.csv").done()
         assert said.out == f"90 rows labelled: {out / 'again.csv'}\n"
         assert (out / "again.csv").read_text() == (out / "labels.csv").read_text()
 
 
-@pytest.mark.parametrize("method", ["nystrom", "stable", "linear"])
+@pytest.mark.parametrize("method", BY_METHOD)
 @pytest.mark.parametrize("trained_on", ["csv", "svm"])
 def test_one_model_predicts_the_same_from_copies_in_any_format(tmp_path, method, trained_on):
     x = blobs(80, 6, 4, seed=1, spread=2.0)
@@ -392,7 +395,7 @@ def test_one_model_predicts_the_same_from_copies_in_any_format(tmp_path, method,
     np.save(tmp_path / "x.npy", x)
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress((tmp_path / "x.csv").read_bytes()))
     out = tmp_path / "out"
-    cluster(tmp_path / f"x.{trained_on}", out, "-k", 4, *FEW, "--method", method).done()
+    cluster(tmp_path / f"x.{trained_on}", out, "-k", 4, *BY_METHOD[method]).done()
     for name in ("x.csv", "x.svm", "x.npy", "x.csv.gz"):
         apnc("predict", out / "model.npz", tmp_path / name, "-o", tmp_path / "labels.csv", "--overwrite").done()
         assert labels(tmp_path / "labels.csv") == labels(out), name
@@ -404,7 +407,7 @@ def test_predict_reads_indices_from_the_base_the_model_was_trained_with(tmp_path
     lines[1:] = [line.replace(" 0:", " 3:") if i % 2 else line for i, line in enumerate(lines[1:])]
     (tmp_path / "x.svm").write_text("\n".join(lines) + "\n")
     out = tmp_path / "out"
-    cluster(tmp_path / "x.svm", out, "-k", 2, "--landmarks", 40, "--method", "linear").done()
+    cluster(tmp_path / "x.svm", out, "-k", 2, "--method", "linear").done()
     without_zero = [i for i, line in enumerate(lines) if " 0:" not in line]
     (tmp_path / "new.svm").write_text("".join(lines[i] + "\n" for i in without_zero))
     apnc("predict", out / "model.npz", tmp_path / "new.svm", "-o", tmp_path / "new.csv").done()
@@ -442,6 +445,42 @@ def test_evaluate_refuses_what_it_cannot_compare(trained, tmp_path, labelled, tr
         if content is not None:
             path.write_bytes(content)
     apnc("evaluate", *paths).refused(*parts)
+
+
+# --- what has no effect
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "unused"),
+    [
+        (
+            "uspec",
+            {"--landmarks": 300, "--blocks": 3, "--dim": 7, "--representatives": 40},
+            "--landmarks --dim --blocks",
+        ),
+        ("usenc", {"--t-share": 0.3, "--representatives": 40, "--k-min": 3, "--k-max": 5}, "--t-share"),
+        ("nystrom", {**dict([FEW]), "--representatives": 500, "--neighbours": 3}, "--representatives --neighbours"),
+        ("nystrom", {**dict([FEW]), "--t-share": 0.3, "--dim": 2, "--blocks": 2, "--kernel": "cosine"}, "--t-share"),
+        ("stable", {**dict([FEW]), "--t-share": 0.3, "--dim": 30, "--k-min": 3, "--k-max": 9}, "--k-min --k-max"),
+        ("linear", {"--landmarks": 7, "--kernel": "laplacian"}, "--kernel --landmarks"),
+        ("kmeans", {"--kernel-params": "sigma=2"}, "--kernel-params"),
+        ("rank-restricted", {**dict([FEW]), "--neighbour-search": "approximate", "--dim": 5}, "--neighbour-search"),
+        ("spectral-nystrom", {**dict([FEW]), "--base-clusterings": 3, "--blocks": 2}, "--base-clusterings"),
+        ("linear", {"--landmarks": 500, "--t-share": 0.4, "--kernel": "rbf"}, ""),
+    ],
+)
+def test_an_option_that_the_method_has_no_use_for_is_a_warning(source, out, method, options, unused):
+    given = [part for option in options.items() for part in option]
+    said = cluster(source, out, "-k", 3, "--method", method, *given)
+    said.done(tuple(f"warning: {name} is not used by --method {method}" for name in unused.split()))
+
+
+def test_a_stage_warns_of_what_has_no_effect_only_when_it_is_given(source, tmp_path):
+    apnc("sample", source, "-o", tmp_path).done()
+    said = apnc("coefficients", tmp_path, "-k", 3, "--method", "linear", "--landmarks", 7)
+    said.done("warning: --landmarks is not used by --method linear")
+    for stage in ("embed", "kmeans", "assign", "collect"):
+        apnc(stage, tmp_path).done()
 
 
 # --- what is written
@@ -610,13 +649,13 @@ def test_methods_and_kernels_are_listed():
 # --- numbers at the edge of float32
 
 
-@pytest.mark.parametrize("method", ["nystrom", "stable", "linear"])
+@pytest.mark.parametrize("method", BY_METHOD)
 @pytest.mark.parametrize("runner", [(), ("--runner", "inline", "--splits", 2)])
 def test_groups_closer_than_float32_can_tell_are_told_apart(tmp_path, method, runner):
     x = np.full((40, 2), 1e6)
     x[:, 0] += (np.arange(40) % 2) * 0.01 + np.random.default_rng(0).normal(0, 1e-4, 40)
     np.save(tmp_path / "x.npy", x)
-    options = ("-k", 2, *FEW, "--method", method, *runner)
+    options = ("-k", 2, *BY_METHOD[method], *runner)
     cluster(tmp_path / "x.npy", tmp_path / "out", *options).done()
     assert partition(labels(tmp_path / "out")) == [0, 1] * 20
     apnc("predict", tmp_path / "out" / "model.npz", tmp_path / "x.npy", "-o", tmp_path / "again.csv").done()

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import fields
 
 import numpy as np
 import oracles
@@ -47,6 +48,12 @@ RBF = {"kernel": "rbf", "kernel_params": {"sigma": 2.0}}
 
 
 # The spectrum and its cut.
+
+
+def test_what_a_method_says_that_it_uses_are_settings():
+    for method in METHODS.values():
+        assert set(method.options) <= {f.name for f in fields(Settings)}, method.name
+        assert len(set(method.options)) == len(method.options)
 
 
 def test_duplicate_landmarks_are_dropped_and_nothing_divides_by_zero():

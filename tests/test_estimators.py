@@ -466,6 +466,13 @@ def test_one_warning_with_both_numbers_where_landmarks_exceed_rows(blobs):
         assert [str(w.message) for w in caught] == text
 
 
+def test_a_parameter_that_the_method_has_no_use_for_is_warned_of(blobs):
+    with pytest.warns(UserWarning) as caught:
+        KernelKMeans(3, method="linear", n_landmarks=7, n_components=2, kernel_params={}, t_share=0.4).fit(blobs)
+    text = [f"{name} is not used by method linear" for name in ("n_landmarks", "n_components")]
+    assert [str(w.message) for w in caught] == text
+
+
 def test_width_above_the_rank_is_warned_of():
     X = np.random.default_rng(0).normal(size=(300, 3))
     with pytest.warns(UserWarning, match="n_components 50 is above the numerical rank 3 .* 3 dimensions are used"):

@@ -18,11 +18,17 @@ _ROTATED = "rank-restricted and spectral-nystrom have one"
 
 
 class Method(ABC):
-    """One member of the family."""
+    """One member of the family.
+
+    Attributes
+    ----------
+    options : tuple of str
+        Those settings that the method uses and not every method does.
+    """
 
     name: str
+    options: tuple[str, ...] = ()
     metric = "l2"
-    uses_kernel = True
     default_dim: int | None = None
     starts_early = True  # start centroids come with the coefficients, not after passes of the method's own
     # said of rows whose embedding is zero
@@ -31,6 +37,11 @@ class Method(ABC):
         "the data"
     )
     exact_sample = False  # the embedded sample is kept in float64 until they come
+
+    @property
+    def uses_kernel(self) -> bool:
+        """Whether the kernel is one to choose."""
+        return "kernel" in self.options
 
     def next_pass(self, run):
         """Return the next pass of a run from what it has so far, or None when the model is finished.
@@ -121,6 +132,8 @@ class Method(ABC):
 
 class LandmarkMethod(Method):
     """y = R κ(L, x): the blocks of landmarks and their kernel matrices, common to the kernel methods."""
+
+    options = ("kernel", "kernel_params", "landmarks", "landmark_selection", "dim", "blocks")
 
     def embedding(self, x, settings, threads=None):
         kernel = make_kernel(settings.kernel, settings.kernel_params)

@@ -24,7 +24,6 @@ class Linear(Method):
     """Plain k-means: y = x − μ."""
 
     name = "linear"
-    uses_kernel = False
 
     def embedding(self, x, settings, threads=None):
         shift = np.zeros(x.shape[1]) if is_sparse(x) else x.mean(axis=0, dtype=np.float64)
@@ -56,6 +55,7 @@ class Stable(LandmarkMethod):
     """APNC-SD ([EC] Algorithm 4): distances are ℓ1."""
 
     name = "stable"
+    options = (*LandmarkMethod.options, "t_share")
     metric = "l1"
     default_dim = 1000
 

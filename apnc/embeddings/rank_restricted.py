@@ -28,6 +28,7 @@ class RankRestricted(LandmarkMethod):
     """
 
     name = "rank-restricted"
+    options = (*LandmarkMethod.options, "whiten", "unit_rows")
     starts_early = False
     exact_sample = True
 

@@ -25,6 +25,7 @@ class SpectralNystrom(LandmarkMethod):
     """
 
     name = "spectral-nystrom"
+    options = (*LandmarkMethod.options, "whiten", "unit_rows")
     starts_early = False
 
     def check(self, settings):

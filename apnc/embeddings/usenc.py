@@ -63,6 +63,7 @@ class USenc(RepresentativeMethod):
     """
 
     name = "usenc"
+    options = (*RepresentativeMethod.options, "base_clusterings", "k_min", "k_max")
     starts_early = False
 
     def check(self, settings):

@@ -20,7 +20,7 @@ SEARCHES = ("exact", "approximate")
 class RepresentativeMethod(Method):
     """What U-SPEC and U-SENC share: representatives, neighbours, and the width of the Gaussian between them."""
 
-    uses_kernel = False
+    options = ("kernel_params", "representatives", "neighbours", "neighbour_search", "unit_rows")
     without_place = (
         "are too far from their representatives for the width of the affinity and cannot be told apart; choose a "
         "larger sigma or more representatives"

@@ -93,7 +93,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         budget = self.memory_budget
         if isinstance(budget, bool) or not isinstance(budget, (int, np.integer)) or budget < 0:
             raise InputError(f"memory_budget {budget!r} must be a whole number of MiB, at least 0")
-        return Settings(**values | {"dtype": X.dtype.name} | others).check()
+        return Settings(**values | {"dtype": X.dtype.name} | others).check().warn_of_unused()
 
     def _spelling(self):
         """Return a context in which messages name parameters, where they would name options."""
