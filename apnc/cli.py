@@ -308,9 +308,8 @@ def _summary(run, model, writer, facts):
     occupied = int((writer.counts > 0).sum())
     if occupied < settings.k:
         _tell(f"warning: {settings.k - occupied} of {settings.k} clusters are empty: {occupied} hold all rows")
-    zero = model.passes[-1]["zero_rows"]
-    if zero and settings.method != "linear":
-        _tell(f"warning: {zero} of {writer.rows} rows {make_method(settings.method).without_place}")
+    if model.unplaced and settings.method != "linear":
+        _tell(f"warning: {model.unplaced} of {writer.rows} rows {make_method(settings.method).without_place}")
     if writer.rules:
         _tell(f"warning: {sum(writer.rules.values())} bad rows were skipped (counts per reason in run.json)")
     if model.status == "cap":

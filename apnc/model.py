@@ -102,6 +102,11 @@ class Model:
     def done(self) -> bool:
         return self.status != "started"
 
+    @property
+    def unplaced(self) -> int:
+        """Rows that the last pass found to be zero, but for those of negative degree: of these was told before."""
+        return max(0, self.passes[-1]["zero_rows"] - self.facts.get("negative_degrees", 0))
+
     def embed(self, x) -> np.ndarray:
         """Return y, shape (n, m), for raw rows x (n, d)."""
         y = self.embedding.transform(self.scaler(x))

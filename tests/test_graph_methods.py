@@ -22,6 +22,7 @@ from apnc.embeddings.base import embedding_from_dict
 from apnc.embeddings.views import view_from_dict
 from apnc.engines.in_process import InProcessEngine
 from apnc.errors import InputError
+from apnc.estimators import SpectralNystrom
 from apnc.model import Model
 from apnc.moments import MomentsFold
 from apnc.pipeline import Listener, Run
@@ -218,6 +219,16 @@ def test_negative_degrees_are_counted_and_said():
         model = train(x, k=2, method="spectral-nystrom", landmarks=60, kernel="linear")
     assert 100 < model.facts["negative_degrees"] < 300
     assert np.isfinite(predict(model, x)[1]).all()
+
+
+def test_rows_of_negative_degree_are_warned_of_once(tmp_path):
+    x = np.random.default_rng(0).normal(np.repeat([3, -3], [300, 40])[:, None], 1, (340, 4))
+    told = "40 of 340 rows have a degree of zero or below"
+    given = ("-k", 2, "--method", "spectral-nystrom", "--landmarks", 40, "--kernel", "linear")
+    cluster(write_csv(tmp_path / "x.csv", x), tmp_path / "o", *given).done(told)
+    with pytest.warns(UserWarning) as caught:
+        SpectralNystrom(2, kernel="linear", n_landmarks=40, random_state=0).fit(x)
+    assert [str(w.message)[: len(told)] for w in caught] == [told]
 
 
 def test_weights_stand_for_repeated_rows(blobs):

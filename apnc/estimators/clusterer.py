@@ -249,7 +249,6 @@ def _warn_of_outcome(model, settings, assigned):
             ConvergenceWarning,
             stacklevel=3,
         )
-    zero = model.passes[-1]["zero_rows"]
-    if zero and settings.method not in LINEAR:
+    if model.unplaced and settings.method not in LINEAR:
         said = make_method(settings.method).without_place.replace(" landmarks", " n_landmarks")
-        warn(f"{zero} of {len(assigned)} rows {said.replace(' representatives', ' n_representatives')}")
+        warn(f"{model.unplaced} of {len(assigned)} rows {said.replace(' representatives', ' n_representatives')}")
