@@ -25,11 +25,12 @@ from apnc import hdfs, packing
 from apnc.errors import ApncError, InputError, StageError
 from apnc.hadoop_settings import ENVIRONMENT, check_containers, map_tasks, needs_of, reduce_tasks, settings_for
 from apnc.packing import Env
+from apnc.readers.archive import DAMAGED, TRUNCATED, compression
 from apnc.readers.spec import InputSpec
 from mr_jobs.base import COUNTERS, ERROR, raise_error
 from mr_jobs.driver import described_pass, made_runner, packages, records, result_of
 from mr_jobs.shims import mrjob_imports
-from mr_jobs.yarn import Yarn, explained
+from mr_jobs.yarn import ENDS_EARLY, Yarn, damage, explained
 
 with mrjob_imports():
     import mrjob
@@ -227,7 +228,7 @@ class ClusterLauncher:
         job.settings = settings
         job.combines = self.options.combiner and getattr(job, "combines", False)
         job.input_format = NLINE if source.kind == UNITS else None
-        counters = self._completed(made_runner(job), step, settings, listener)
+        counters = self._completed(made_runner(job), step, source, settings, listener)
         ours = counters.get(COUNTERS, {})
         listener.rows(ours.get("rows", 0))
         if ours.get("errors"):
@@ -236,7 +237,7 @@ class ClusterLauncher:
                     raise_error(bytes(value))
         return counted(counters, source.bytes if source.kind == UNITS else 0)
 
-    def _completed(self, runner, step, settings, listener):
+    def _completed(self, runner, step, source, settings, listener):
         """Run it to its end and return its counters; end the application when this process is to end."""
         from mr_jobs.hadoop import JobFailed
 
@@ -253,7 +254,7 @@ class ClusterLauncher:
                 runner.run()
                 return runner.counters()[0] or {}
             except JobFailed as failure:
-                raise StageError(self._explain(step, failure, settings)) from None
+                raise self._error(step, source, failure, settings) from None
             except ApncError:
                 raise
             except Exception as error:
@@ -265,22 +266,35 @@ class ClusterLauncher:
                     listener.told(f"still running, end it with yarn application -kill: {' '.join(left)}")
                 raise
 
-    def _explain(self, step, failure, settings):
+    def _error(self, step, source, failure, settings):
+        """Return the error that says why a job failed."""
         application = failure.application
         if application is None:
             said = [line for line in failure.lines if re.match(r"ERROR |Exception in|\S*(Exception|Error)\b", line)]
             said = said or failure.lines[-3:] or ["it said nothing"]
-            return f"{step.stage}: the job was not submitted: {said[-1].splitlines()[0]}"
+            return StageError(f"{step.stage}: the job was not submitted: {said[-1].splitlines()[0]}")
         attempt = self.yarn.failed_attempt(application, failure.attempts)
         if attempt is None:
             said = self.yarn.diagnostics(application) or (failure.lines or ["no reason was given"])[-1]
-            return f"{step.stage}: the job failed ({application}): {_shortened(said)}"
+            return StageError(f"{step.stage}: the job failed ({application}): {_shortened(said)}")
+        packed = {path: name for path, (name, _) in source.files.items() if compression(path)}
+        if packed and (words := damage(attempt)) is not None:
+            name = self._read_by(attempt, application, packed)
+            found, rule = ("it ends early", TRUNCATED) if words == ENDS_EARLY else (words, DAMAGED)
+            return InputError(f"{name}: found {found}; {rule}")
         cause, traceback = explained(attempt, self.options.python_bin, settings)
         original = re.search(r"Original error was: (.*)", attempt.log)
         if original and re.match(r"ImportError:\s+\(", cause):  # NumPy's begins with an empty line, and is a page long
             cause, traceback = re.sub(r":\s+", lambda _: f": {original[1]} ", cause, count=1), ""
         text = f"{step.stage}: {attempt.kind} task failed ({attempt.place}; {application}): {cause}"
-        return f"{text}\n{traceback}" if traceback else text
+        return StageError(f"{text}\n{traceback}" if traceback else text)
+
+    def _read_by(self, attempt, application, packed):
+        """Return what the compressed file is called that a map attempt has read; ``packed`` has their names by path."""
+        if len(packed) == 1:
+            return next(iter(packed.values()))
+        uri = self.yarn.input_of(application, attempt)
+        return packed.get(uri and hdfs.split(uri)[1]) or f"one of the {len(packed)} compressed files of the input"
 
     # what tasks need
 

@@ -25,6 +25,14 @@ MAXIMUM = "yarn.scheduler.maximum-allocation-mb"
 ENDED = ("FINISHED", "FAILED", "KILLED")
 _CONTAINER = re.compile(r'(?<=File ")\S*/container_\w+/')  # where a task ran: the same for all files of ours
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)')
+# thrown by what decompresses, and not by what it reads from
+_DECOMPRESSING = re.compile(
+    r"java\.(?:io|util\.zip)\.\w+(?:: (.*))?\n"
+    r"\s*at (?:java\.base/)?(?:org\.apache\.hadoop\.io\.compress|java\.util\.zip)\."
+    r"[\w.]*(?:Decompress|Inflate|GZIPInput)"
+)
+ENDS_EARLY = "Unexpected end of input stream"  # in the words of Hadoop
+_SPLIT = re.compile(r"Processing split: (\S.*):\d+\+\d+\s*$", re.MULTILINE)
 
 
 @dataclass
@@ -194,23 +202,28 @@ class Yarn:
             ]
         return out
 
-    def _log(self, application, attempt):
-        """Return the end of an attempt's stderr, from its node or from where logs are gathered."""
+    def input_of(self, application: str, attempt: Attempt) -> str | None:
+        """Return the URI of the file that a map attempt has read, None where its log does not tell."""
+        found = _SPLIT.findall(self._log(application, attempt, "syslog"))
+        return found[-1] if found else None
+
+    def _log(self, application, attempt, name="stderr"):
+        """Return the end of a log of an attempt, from its node or from where logs are gathered."""
         if attempt.container:
-            path = f"/ws/v1/node/containers/{attempt.container}/logs/stderr?size=-{LOG_BYTES}"
+            path = f"/ws/v1/node/containers/{attempt.container}/logs/{name}?size=-{LOG_BYTES}"
             text = _fetch(f"http://{attempt.host}{path}")
             if text is not None and "\nEnd of LogType:" not in text:
                 return text
             if text is not None:
                 return _content(text)
-            page = f"/node/containerlogs/{attempt.container}/{quote(_user())}/stderr/?start=-{LOG_BYTES}"
+            page = f"/node/containerlogs/{attempt.container}/{quote(_user())}/{name}/?start=-{LOG_BYTES}"
             text = _fetch(f"http://{attempt.host}{page}")
             if text is not None:
                 return _Text.of(text)
         command = self._yarn_command()
         if command is None:
             return ""
-        args = [command, "logs", "-applicationId", application, "-log_files", "stderr"]
+        args = [command, "logs", "-applicationId", application, "-log_files", name]
         if attempt.container:
             args += ["-containerId", attempt.container]
         try:
@@ -313,6 +326,16 @@ def last_traceback(log: str) -> str:
         if line and not line[0].isspace():
             break
     return _CONTAINER.sub("", head + "\n".join(lines))
+
+
+def damage(attempt: Attempt) -> str | None:
+    """Return what Java says of the compressed input of a map attempt if that is why it failed, None if it is not."""
+    if attempt.kind != "map":
+        return None
+    found = _DECOMPRESSING.search(attempt.diagnostics)
+    if found:
+        return found[1] or "no valid data"
+    return ENDS_EARLY if ENDS_EARLY in attempt.diagnostics else None
 
 
 def explained(attempt: Attempt, python: str, settings: dict[str, str]) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from apnc.embed import EmbedMap, PredictMap
 from apnc.embeddings.base import KernelEmbedding
 from apnc.embeddings.stored import stored_embedding
 from apnc.engines.in_process import InProcessEngine
-from apnc.errors import InputError
+from apnc.errors import InputError, StageError
 from apnc.hadoop_settings import (
     BYTES_PER_MAP,
     LOSSES,
@@ -42,7 +43,7 @@ from apnc.readers.text import TextParser, first_data_line
 from apnc.sampling import SampleFold
 from apnc.scaling import Scaler
 from apnc.settings import Settings
-from mr_jobs.cluster import counted
+from mr_jobs.cluster import ClusterLauncher, Source, counted
 from mr_jobs.kmeans import KMeansJob
 from mr_jobs.yarn import Attempt, Yarn, explained, last_traceback
 
@@ -363,6 +364,54 @@ EXPLANATIONS = [
     ("Error: java.io.IOException: odd\n\tat a.b.C", "", ["java.io.IOException: odd"]),
     ("", "", ["no log tells"]),
 ]
+
+
+COMPRESS = "\n\tat org.apache.hadoop.io.compress"
+DAMAGES = [
+    (f"Error: java.io.EOFException: Unexpected end of input stream{COMPRESS}.DecompressorStream.decompress(D.java)", 1),
+    ("Error: java.io.EOFException: Unexpected end of input stream", 1),
+    (f"Error: java.io.IOException: not a gzip file{COMPRESS}.zlib.BuiltInGzipDecompressor.processHeader(B.java)", 0),
+    (f"Error: java.io.IOException: incorrect data check{COMPRESS}.zlib.ZlibDecompressor.inflateBytesDirect(Native)", 0),
+    ("java.util.zip.ZipException: Not in GZIP format\n\tat java.base/java.util.zip.GZIPInputStream.readHeader(G)", 0),
+]
+NO_DAMAGES = [  # of HDFS, of what tasks write, of the program
+    f"Error: java.io.EOFException\n\tat java.io.DataInputStream.readShort(D.java){COMPRESS}.DecompressorStream.read(D)",
+    f"Error: org.apache.hadoop.hdfs.BlockMissingException: Could not obtain\n\tat org.apache.hadoop.hdfs.X{COMPRESS}",
+    f"Error: java.io.IOException: write beyond end of stream{COMPRESS}.CompressorStream.write(C.java:75)",
+    "Error: java.lang.RuntimeException: PipeMapRed.waitOutputThreads(): subprocess failed with code 1",
+    "",
+]
+
+
+def _failed(said, syslog="", files=("a.csv.gz", "b.csv.gz", "c.csv"), kind="m"):
+    """Return the error of a job whose last attempt has failed so."""
+    attempt = Attempt(f"attempt_1_1_{kind}_000000_0", "node:8042", "container_1", said)
+    yarn = SimpleNamespace(failed_attempt=lambda *_: attempt, _log=lambda *_: syslog)
+    yarn.input_of = lambda *args: Yarn.input_of(yarn, *args)
+    launcher = SimpleNamespace(yarn=yarn, options=SimpleNamespace(python_bin="python3"))
+    launcher._read_by = lambda *args: ClusterLauncher._read_by(launcher, *args)
+    failure = SimpleNamespace(application="application_1_1", attempts=[], lines=[])
+    source = Source("text", None, 1, files={f"/in/{name}": [f"in/{name}", None] for name in files})
+    return ClusterLauncher._error(launcher, SimpleNamespace(stage="embed"), source, failure, {})
+
+
+@pytest.mark.parametrize(("said", "early"), DAMAGES)
+def test_a_damaged_compressed_input_is_the_users_error_and_named(said, early):
+    syslog = "INFO MapTask: Processing split: hdfs://n:9000/in/b.csv.gz:0+77\nINFO MapTask: numReduceTasks: 1\n"
+    error = _failed(said, syslog)
+    assert isinstance(error, InputError)
+    found = "it ends early; a compressed file must be complete" if early else "; a compressed file must be undamaged"
+    assert str(error).startswith("in/b.csv.gz: found ") and str(error).endswith(found)
+    assert "\n" not in str(error) and "java" not in str(error)
+    assert str(_failed(said)).startswith("one of the 2 compressed files of the input: found ")
+    assert str(_failed(said, files=("a.csv", "b.gz"))).startswith("in/b.gz: found ")
+    assert isinstance(_failed(said, files=("a.csv",)), StageError)
+    assert isinstance(_failed(said, kind="r"), StageError)
+
+
+@pytest.mark.parametrize("said", NO_DAMAGES)
+def test_what_is_not_the_inputs_damage_is_the_stages_failure(said):
+    assert isinstance(_failed(said), StageError)
 
 
 @pytest.mark.parametrize(("said", "log", "parts"), EXPLANATIONS)

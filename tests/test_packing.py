@@ -453,6 +453,7 @@ def test_numpys_page_about_a_broken_installation_is_told_by_what_it_comes_from()
         yarn=SimpleNamespace(failed_attempt=lambda *_: attempt), options=SimpleNamespace(python_bin="python3")
     )
     failure = SimpleNamespace(application="application_1_0001", attempts=[], lines=[])
-    text = ClusterLauncher._explain(launcher, SimpleNamespace(stage="embed"), failure, {})
+    source = SimpleNamespace(files={})
+    text = str(ClusterLauncher._error(launcher, SimpleNamespace(stage="embed"), source, failure, {}))
     assert "\n" not in text
     assert "version `GLIBC_2.28' not found (numpy/__init__.py line 112" in text

@@ -412,6 +412,20 @@ def test_bad_rows_found_by_tasks_are_told_as_by_the_other_engines(on_cluster, tm
     nothing_left(on_cluster)
 
 
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_a_damaged_compressed_input_is_refused_and_named(on_cluster, rows, tmp_path, damage):
+    whole = gzip.compress(_lines(rows).encode())
+    middle = len(whole) * 3 // 4
+    flipped = whole[:middle] + bytes(255 - c for c in whole[middle : middle + 20]) + whole[middle + 20 :]
+    for name, content in (("a.csv.gz", whole), ("b.csv.gz", whole[:middle] if damage == "cut" else flipped)):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(content)
+    outcome = apnc("cluster", tmp_path / "in", *SMALL, "-o", tmp_path / "out", *ON_HADOOP, *ONCE)
+    outcome.refused("b.csv.gz: found ", "must be complete" if damage == "cut" else "must be undamaged")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    _nothing_left(on_cluster)
+
+
 # Interrupts
 
 
