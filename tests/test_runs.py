@@ -28,7 +28,7 @@ SECONDS = 60  # until a process that hangs fails its test
 HELD = """
 import importlib, pathlib, sys, time
 from apnc.cli import main
-module, name, count, marker, *argv = sys.argv[1:]
+module, name, count, marker, *sys.argv[1:] = sys.argv[1:]
 *owners, name = name.split(".")
 owner = importlib.import_module(module)
 for part in owners:
@@ -42,7 +42,7 @@ def held(*args, **kwargs):
         time.sleep(600)
     return result
 setattr(owner, name, held)
-sys.exit(main(argv))
+sys.exit(main())
 """
 # Runs the command line, which makes a file and waits for a signal when it imports a module; that takes any exception.
 IMPORTING = """
