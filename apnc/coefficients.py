@@ -5,11 +5,9 @@ Runs in the driver after the sample pass, or in that pass's single reducer ([EC]
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from apnc.embeddings import make_method
 from apnc.errors import InputError, warn
@@ -19,6 +17,7 @@ from apnc.sampling import Sample, SampleFold
 from apnc.scaling import BY_COLUMN, Scaler
 from apnc.seeding import random_centroids, sample_objectives, seed_centroids, settled_objective
 from apnc.settings import Settings
+from apnc.threads import cores, one_blas_thread
 
 # an objective below this share of Σ‖y‖² is beyond float32: labels and objectives are then computed in float64
 TIGHT = 1e-3
@@ -97,8 +96,8 @@ def build_model(sample: Sample, settings: Settings, threads: int | None = None) 
         raise InputError(
             f"{option} {least} is more than the {taken} rows of the sample; take it again with --sample {least}"
         )
-    threads = threads or len(os.sched_getaffinity(0))
-    with threadpool_limits(1):
+    threads = threads or cores()
+    with one_blas_thread():
         sparse = hasattr(sample.x, "indptr")
         scaler = Scaler.from_statistics(settings.scale, sample.statistics, sparse)
         used = slice(None) if sample.weights is None else np.flatnonzero(sample.weights > 0)
@@ -141,8 +140,8 @@ def begin(model: Model, exact=None, threads: int | None = None) -> None:
         The rows of ``stored``, where those are rounded embeddings: the embedding is then computed in float64 too.
     threads : int, optional
     """
-    threads = threads or len(os.sched_getaffinity(0))
-    with threadpool_limits(1):
+    threads = threads or cores()
+    with one_blas_thread():
         while True:
             model.sample = model.view.rows(model.stored)
             _choose_starts(model, model.weights, threads)

@@ -146,10 +146,11 @@ def leading(matrix: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     The largest entry of each vector is positive, so that one matrix gives one embedding on any LAPACK.
     """
     from scipy.linalg import eigh
-    from threadpoolctl import threadpool_limits
+
+    from apnc.threads import one_blas_thread
 
     p = len(matrix)
-    with threadpool_limits(1):  # more threads wait for each other most of the time
+    with one_blas_thread():  # more threads wait for each other most of the time
         values, vectors = eigh(matrix, subset_by_index=[p - count, p - 1])
     values, vectors = values[::-1], vectors[:, ::-1]
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(count)])

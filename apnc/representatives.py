@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from apnc.kernels import is_sparse
 from apnc.kmeans import updated
 from apnc.seeding import Blocks
+from apnc.threads import cores, one_blas_thread
 
 ITERATIONS = 4  # more of them change the scores of clusterings no further, measured up to 16
 
@@ -41,7 +40,7 @@ def lloyd_centres(rows, count: int, threads: int | None = None) -> np.ndarray:
     shift = rows.mean(axis=0, dtype=np.float64)
     y = (rows - shift).astype(np.float32, copy=False)
     centres = y[starts][None]
-    with threadpool_limits(1), ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(threads or cores()) as pool:
         blocks = Blocks(y, None, "l2", pool)
         for _ in range(ITERATIONS):
             centres = updated(blocks.fold(centres), centres, y, "l2")[0]

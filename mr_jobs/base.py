@@ -395,9 +395,9 @@ def _one_thread():
     if IS_TASK or "numpy" not in sys.modules or "OMP_NUM_THREADS" in os.environ:
         yield
         return
-    from threadpoolctl import threadpool_limits
+    from apnc.threads import one_blas_thread
 
-    with threadpool_limits(1):
+    with one_blas_thread():
         yield
 
 

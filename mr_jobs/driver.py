@@ -25,6 +25,7 @@ from apnc.errors import ApncError, InputError, StageError
 from apnc.model import save_npz
 from apnc.readers.files import is_remote
 from apnc.readers.spec import InputSpec, Range
+from apnc.threads import cores
 from mr_jobs.base import COUNTERS, ERROR, KEY_BYTES, RESULT, raise_error
 from mr_jobs.runners import RUNNERS, TaskFailed
 from mr_jobs.shims import mrjob_imports
@@ -60,7 +61,7 @@ def described_pass(job_class, step, folder: Path) -> Path:
 
 def default_splits() -> int:
     """Return how many map tasks a pass has: one for each core, since all do the same work and each has a start."""
-    return len(os.sched_getaffinity(0))
+    return cores()
 
 
 def splits_of(data, count: int) -> list[list[Range]]:

@@ -15,6 +15,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from apnc.errors import ApncError
+from apnc.threads import cores
 from mr_jobs.shims import mrjob_imports
 
 with mrjob_imports():
@@ -82,7 +83,7 @@ class LocalRunner(_Watched, LocalMRJobRunner):
         self._lock, self._running, self._ending = threading.Lock(), set(), False
 
     def _num_cores(self):
-        return self._opts["num_cores"] or len(os.sched_getaffinity(0))
+        return self._opts["num_cores"] or cores()
 
     def _run_multiple(self, funcs, num_processes=None):
         with ThreadPoolExecutor(self._num_cores()) as pool:

@@ -229,7 +229,7 @@ def test_predict_that_is_interrupted_leaves_nothing(source, out, undisturbed):
 def test_a_second_run_into_the_same_folder_is_refused_and_harms_nothing(
     source, out, partial, undisturbed, more, number
 ):
-    job = held(IN_THE_PASSES, source, out, *OPTIONS)
+    job = held(IN_THE_PASSES, out, "cluster", source, *OPTIONS)
     before = {name: (partial / name).stat().st_mtime_ns for name in os.listdir(partial)}
     cluster(source, out, *OPTIONS, *more).refused(f"-o {out}", f"another run is writing to {partial}")
     assert {name: (partial / name).stat().st_mtime_ns for name in os.listdir(partial)} == before
@@ -240,7 +240,7 @@ def test_a_second_run_into_the_same_folder_is_refused_and_harms_nothing(
 
 
 def test_the_lock_of_a_killed_run_does_not_hinder_a_fresh_one(source, out, partial, undisturbed):
-    ended(held(IN_THE_SAMPLE, source, out, *OPTIONS), signal.SIGKILL)
+    ended(held(IN_THE_SAMPLE, out, "cluster", source, *OPTIONS), signal.SIGKILL)
     (partial / "state.json").unlink()
     assert os.listdir(partial) == [LOCK]
     cluster(source, out, *OPTIONS, "--resume").refused("no interrupted run")

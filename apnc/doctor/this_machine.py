@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -17,6 +16,7 @@ from apnc.doctor.probe import reason
 from apnc.doctor.table import Table, with_unit
 from apnc.errors import ApncError
 from apnc.packing import OLDEST_PYTHON, TASK_PACKAGES, TaskPackage, version_key
+from apnc.threads import cores
 
 DRIVER_PACKAGES = (  # here scikit-learn makes scores and estimators too
     *(p._replace(without="") if p.name == "scikit-learn" else p for p in TASK_PACKAGES),
@@ -89,7 +89,7 @@ def _mrjob_here(table, runner):
 
 def _blas(table):
     """Say which BLAS does the work: passes give each of its calls one thread, and have a thread for each core."""
-    cores = len(os.sched_getaffinity(0))
+    threads = cores()
     try:
         from threadpoolctl import threadpool_info
 
@@ -97,11 +97,11 @@ def _blas(table):
     except Exception:
         found = []
     libraries = sorted({f"{i['internal_api']} {i.get('version') or ''}".strip() for i in found})
-    text = f"{', '.join(libraries)}; passes use {cores} threads, one for each core"
+    text = f"{', '.join(libraries)}; passes use {threads} threads, one for each core"
     quota = _core_quota()
     if not libraries:
         table.warn("BLAS", "none that threadpoolctl knows: set OMP_NUM_THREADS=1, or threads fight over the cores")
-    elif quota and quota < 0.75 * cores:
+    elif quota and quota < 0.75 * threads:
         table.warn("BLAS", f"{text}, but this container may use only {quota:.3g}: start it with as many (taskset)")
     else:
         table.ok("BLAS", text)
@@ -129,7 +129,7 @@ def available_memory() -> int | None:
 
 def memory_here(table: Table, settings, data, budget_mib: int) -> None:
     """Compare what a run in this process would take with what there is, and say where a large embedding goes."""
-    threads = len(os.sched_getaffinity(0))
+    threads = cores()
     first, *later = [needs for _, _, needs in stage_needs(settings, data)]
     asked = max(first.reduce, (budget_mib << 20) + threads * max(needs.map for needs in later))
     there = available_memory()

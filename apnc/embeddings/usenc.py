@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from apnc.blocks import part_of
 from apnc.embeddings.uspec import POOL, RepresentativeMethod
 from apnc.embeddings.views import ConsensusView, NodeView, view_from_dict
 from apnc.errors import InputError
 from apnc.hashing import generator
+from apnc.threads import cores, one_blas_thread
 
 POOL_BYTES = 256 << 20  # of sampled rows, from which the base clusterings take theirs
 GROUP_BYTES = 1 << 30  # of the matrices that the base clusterings of one moments pass have together
@@ -144,7 +143,7 @@ class USenc(RepresentativeMethod):
             more = {"weights": model.weights, "tolerance": BASE_TOLERANCE}
             base.centroids, _ = seed_centroids(rows, base.k, 1, "l2", seed, **more)
 
-        with threadpool_limits(1), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(cores()) as pool:
             list(pool.map(start, group, results))
 
     def _absorb_kmeans(self, model, results):

@@ -11,12 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
 from apnc.blocks import Block, pack, unpack
 from apnc.engines import Engine
 from apnc.passes import Fold, Map, Several, merge_states
 from apnc.readers import encoded
+from apnc.threads import cores, one_blas_thread
 
 MEMORY_BUDGET = 256 << 20
 BLOCK_BYTES = 4 << 20
@@ -46,7 +45,7 @@ class InProcessEngine(Engine):
 
     def __init__(self, data, memory_budget=MEMORY_BUDGET, folder=None, threads=None, embedding=None):
         self.data = data
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or cores()
         self._make_store = (lambda: _Shards(embedding)) if embedding else (lambda: _Store(memory_budget, folder))
         self._store = self._make_store() if embedding else None
 
@@ -70,7 +69,7 @@ class InProcessEngine(Engine):
     def _fold_several(self, several, listener):
         """Give every member its turn over each stretch of blocks, side by side: no state is there twice."""
         states: list = [{} for _ in several.members]
-        with threadpool_limits(1), ThreadPoolExecutor(self.threads) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(self.threads) as pool:
             for item in self._items(several):
                 blocks = list(item())
 
@@ -125,7 +124,7 @@ class InProcessEngine(Engine):
 
     def _in_order(self, work, items):
         """Yield work(item) for each item, in order, with a few items under way at a time."""
-        with threadpool_limits(1), ThreadPoolExecutor(self.threads) as pool:
+        with one_blas_thread(), ThreadPoolExecutor(self.threads) as pool:
             waiting: deque = deque()
             try:
                 for item in items:

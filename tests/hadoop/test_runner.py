@@ -423,7 +423,7 @@ def test_a_damaged_compressed_input_is_refused_and_named(on_cluster, rows, tmp_p
     outcome = apnc("cluster", tmp_path / "in", *SMALL, "-o", tmp_path / "out", *ON_HADOOP, *ONCE)
     outcome.refused("b.csv.gz: found ", "must be complete" if damage == "cut" else "must be undamaged")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
-    _nothing_left(on_cluster)
+    nothing_left(on_cluster)
 
 
 # Interrupts
