@@ -257,13 +257,18 @@ def test_csr_rows_give_the_clusters_of_dense_ones(method, blobs):
 # ---- engines, files, passes
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("runner", [("inline", 1), ("inline", 3), ("local", 2)], ids=str)
-def test_runners_agree_with_this_process(method, runner, blobs, tmp_path):
-    path = write_csv(tmp_path / "x.csv", blobs[0].round(4))
-    cluster(path, tmp_path / "here", "-k", 4, "--method", method, *options(method)).done()
-    there = ("--runner", runner[0], "--splits", runner[1])
-    cluster(path, tmp_path / "there", "-k", 4, "--method", method, *options(method), *there).done()
+# by local tasks those two that have all kinds of passes
+@pytest.mark.parametrize(
+    ("runner", "method"),
+    [(("inline", splits), method) for splits in (1, 3) for method in METHODS]
+    + [(("local", 2), "rank-restricted"), (("local", 2), "usenc")],
+    ids=str,
+)
+def test_runners_agree_with_this_process(runner, method, blobs, tmp_path):
+    path, few = write_csv(tmp_path / "x.csv", blobs[0].round(4)), ("--passes", 2, "--tol", 0)
+    for name, there in (("here", ()), ("there", ("--runner", runner[0], "--splits", runner[1]))):
+        done = cluster(path, tmp_path / name, "-k", 4, "--method", method, *options(method), *few, *there)
+        assert done.status == 0, done.err
     assert labels(tmp_path / "here") == labels(tmp_path / "there")
     one, other = (Model.load(tmp_path / name / "model.npz") for name in ("here", "there"))
     # sums of other groupings of the rows, squared and rooted

@@ -223,7 +223,7 @@ def _streaming(content: bytes, start=0) -> bytes:
 
 CONTENTS = {
     "plain": b"1,2\n3,4\n5,6",
-    "header": b"a,b\n1,2\r\n\n# c\n3,4\n" + b"".join(b"%d,%d\n" % (i, i) for i in range(3000)),
+    "header": b"a,b\n1,2\r\n\n# c\n3,4\n" + b"".join(b"%d,%d\n" % (i, i) for i in range(300)),
     "mark": b"\xef\xbb\xbfa,b\n1,2\r\n\n# c\n3,4\nx,\xe4\n",
     "mark and no header": b"\xef\xbb\xbf1,2\n3,4\n\n\n\n5,x\n",
     "tabs": b"\n\n#s\na\tb\n1\t2\n3\t4\n",

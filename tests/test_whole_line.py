@@ -156,8 +156,8 @@ def test_labels_do_not_depend_on_the_engine(copies, tmp_path, layout, method):
     assert facts(tmp_path / "inline")["cluster_sizes"] == facts(tmp_path / "out")["cluster_sizes"]
 
 
-DIGITS = "digits.csv -k 10 --landmarks 150 --label-column digit --kernel-params sigma=auto*0.5 --passes 2"
-CANCER = "breast_cancer.svm -k 2 --landmarks 100 --label-column 1 --scale unit --passes 2"
+DIGITS = "digits.csv -k 10 --landmarks 150 --label-column digit --kernel-params sigma=auto*0.5 --passes 1"
+CANCER = "breast_cancer.svm -k 2 --landmarks 100 --label-column 1 --scale unit --passes 1"
 SAMPLE_RUNS = {"digits": DIGITS, "breast_cancer": CANCER}
 
 
