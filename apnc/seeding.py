@@ -18,7 +18,8 @@ from apnc.passes import merge_states
 
 BLOCK_ROWS = 640  # a quarter of the default sample is then four blocks
 MAX_ITERATIONS = 100
-TOLERANCE = 1e-4
+TOLERANCE = 1e-4  # at most
+OF_NOISE = 0.01  # k means of s rows explain k/s of the objective by chance: a gain below 1 % of that is not worth more
 QUARTER_TOLERANCE = 1e-3  # goes on with the whole sample anyway
 RACE = 2  # iterations between two halvings of the starts that go on
 ROWS_PER_CLUSTER = 32
@@ -26,7 +27,7 @@ DIRECTIONS = 5  # per cluster: the best clusters in k/ε principal directions ar
 
 
 def seed_centroids(
-    y, k, restarts, metric="l2", seed=0, weights=None, threads=1, wanted=None, tolerance=TOLERANCE, principal=False
+    y, k, restarts, metric="l2", seed=0, weights=None, threads=1, wanted=None, tolerance=None, principal=False
 ):
     """Return start centroids from k-means++ and Lloyd's iterations on the embedded sample.
 
@@ -45,8 +46,8 @@ def seed_centroids(
         Centroid sets of which only the best will be used; all R by default. Fewer make a race of it: the worse half of
         the starts ends after the first quarter of the sample, and of those left after every second iteration on all of
         it, until ``wanted`` are left. They seldom overtake the better half.
-    tolerance : float
-        Relative gain that ends a start.
+    tolerance : float, optional
+        Relative gain that ends a start; by default the smaller of 10⁻⁴ and k/100s.
     principal : bool
         Whether the columns are principal directions of ℓ2 rows, largest first. The first 5k then tell clusters apart
         all but as well as all m do: starts run on those, and what comes of them goes on with all.
@@ -64,6 +65,8 @@ def seed_centroids(
     approximation: the singular vectors that suffice.
     """
     leading = DIRECTIONS * k
+    if tolerance is None:
+        tolerance = min(TOLERANCE, OF_NOISE * k / len(y))
     with ThreadPoolExecutor(threads) as pool:
         if not principal or 2 * leading > y.shape[1]:
             return _raced(Blocks(y, weights, metric, pool), k, restarts, seed, tolerance, wanted)
