@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
-from apnc.blocks import Block, part_of, rows_per_block
+from apnc.blocks import Block, pack, part_of, rows_per_block
 from apnc.embeddings import Embedding, embedding_from_dict
 from apnc.kernels import fit_width, is_sparse
 from apnc.kmeans import AssignMap
@@ -45,6 +47,10 @@ class EmbedMap(Map):
             if getattr(self.scaler, name) is not None:
                 out[f"scale.{name}"] = getattr(self.scaler, name)
         return out | {"scale": self.scaler.kind, "width": self.width, "sparse": self.sparse}
+
+    def mark(self) -> str:
+        """Return a word that stands for this embedding and no other."""
+        return hashlib.sha256(pack(self.to_dict())).hexdigest()[:32]
 
     def rows_per_block(self):
         return rows_per_block(self.embedding.widest)

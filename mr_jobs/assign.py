@@ -22,7 +22,7 @@ class AssignJob(LabelJob):
         from apnc.kmeans import AssignMap
 
         model = driver.model()
-        driver.map_embedding(type(self), AssignMap.of(model, driver.centroids(model)))
+        driver.map_embedding(type(self), model, AssignMap.of(model, driver.centroids(model)))
 
 
 if __name__ == "__main__":

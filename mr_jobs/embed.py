@@ -35,7 +35,7 @@ class EmbedJob(MapJob):
     def launch(self, driver):
         from apnc.embed import EmbedMap
 
-        driver.map_rows(type(self), EmbedMap.of(driver.model_to_embed()))
+        driver.embed_rows(type(self), EmbedMap.of(driver.model_to_embed()))
 
 
 def stored_pass(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import signal
 import sys
 import warnings
@@ -12,6 +13,7 @@ import numpy as np
 from apnc import hdfs
 from apnc import options as opts
 from apnc.coefficients import BadRows, CoefficientsFold, build_model, check_sample
+from apnc.embed import EmbedMap
 from apnc.errors import ApncError, InputError
 from apnc.kmeans import best_run
 from apnc.model import Model, load_npz, save_npz
@@ -25,6 +27,8 @@ from mr_jobs.shims import mrjob_imports
 
 with mrjob_imports():
     from mrjob.options import _parse_raw_args
+
+MADE_WITH = "_made_with"  # a file in the folder of an embedding: the mark of what made it
 
 
 def add_output(parser, what):
@@ -173,6 +177,7 @@ class Driver:
             raise InputError(f"{self.options.model}: its passes are over ({model.status})")
         if model.sample is None and model.stored is None:
             raise InputError(f"{self.options.model}: a model without its sample, which has no more passes")
+        self._check_made_with(model)
         self._pass("kmeans", model, InputSpec(encoded.FORMAT), self._shards, job_class)
         if not model.started:
             print("a pass of the base clusterings; they are followed by mr_jobs.moments")
@@ -189,6 +194,7 @@ class Driver:
             data = self._describe()
             self._pass("moments", model, data.spec, self._splits, job_class)
         else:
+            self._check_made_with(model)
             self._pass("moments", model, InputSpec(encoded.FORMAT), self._shards, job_class)
         print("start centroids are chosen" if model.started else "more passes come before start centroids")
         return model
@@ -226,7 +232,17 @@ class Driver:
             raise InputError(f"the input has {data.spec.width} features, the model {step.width}")
         self._map(job_class, step, data.spec, self._splits())
 
-    def map_embedding(self, job_class, step) -> None:
+    def embed_rows(self, job_class, step) -> None:
+        self.map_rows(job_class, step)
+        output, mark = self.options.output_dir, step.mark()
+        if self.options.runner == "hadoop":
+            where, path = hdfs.split(output)
+            hdfs.connect(where).write(posixpath.join(path, MADE_WITH), mark.encode())
+        else:
+            Path(output, MADE_WITH).write_text(mark)
+
+    def map_embedding(self, job_class, model, step) -> None:
+        self._check_made_with(model)
         self._map(job_class, step, InputSpec(encoded.FORMAT), self._shards())
 
     def _map(self, job_class, step, spec, splits):
@@ -242,6 +258,12 @@ class Driver:
         self._launch("map", job_class, step, spec, splits, output)
 
     # input and output
+
+    def _check_made_with(self, model):
+        mark = EmbedMap.of(model).mark()
+        for given in self.options.args:
+            if _made_with(given) not in (None, mark):
+                raise InputError(f"{given}: was embedded with another model than {self.options.model}")
 
     def _splits(self):
         return splits_of(self.data, self._count())
@@ -274,3 +296,13 @@ class Driver:
 
     def save_model(self, model):
         model.save(self.options.output, with_sample=True)
+
+
+def _made_with(folder) -> str | None:
+    """Return the mark in the folder of an embedding, None where there is none."""
+    if files.is_remote(folder):
+        where, path = hdfs.split(folder)
+        filesystem, path = hdfs.connect(where), posixpath.join(path, MADE_WITH)
+        return None if filesystem.status(path) is None else filesystem.read(path).decode()
+    path = Path(folder, MADE_WITH)
+    return path.read_text() if path.is_file() else None

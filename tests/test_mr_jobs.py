@@ -554,6 +554,21 @@ def test_a_clustering_by_hand(rows, tmp_path):
     assert said == "assign: --output-dir labels exists already\n"
 
 
+def test_an_embedding_is_not_taken_for_that_of_another_model(rows, tmp_path):
+    given, settings = (rows.files[0].path,), ("-k", "3", "--landmarks", "30", "--passes", "1")
+    for seed in "12":
+        run_job(tmp_path, "coefficients", *settings, "--seed", seed, "--output", f"{seed}.npz", *given)
+    run_job(tmp_path, "embed", "--model", "1.npz", "--output-dir", "embedding", *given)
+    refused = "embedding: was embedded with another model than 2.npz\n"
+    for job, output in (("kmeans", "--output"), ("assign", "--output-dir")):
+        said = run_job(tmp_path, job, "--model", "2.npz", output, "out", "embedding", status=2)
+        assert said.endswith(f"{job}: {refused}")
+        assert not (tmp_path / "out").exists()
+    # a copy of the model is the same model, and passes do not make it another
+    run_job(tmp_path, "kmeans", "--model", "1.npz", "--output", "3.npz", "embedding")
+    run_job(tmp_path, "assign", "--model", "3.npz", "--output-dir", "out", "embedding")
+
+
 def test_a_sample_by_hand_is_that_of_the_command_line(rows, tmp_path):
     taken = ("--sample", "50", "--seed", "3", rows.files[0].path)  # less than the landmarks there are by default
     run_job(tmp_path, "sample", *taken, "--splits", "2", "--output", "sample.npz")
