@@ -357,7 +357,7 @@ def _predict(arguments):
             f"{arguments.inputs[0]}: rows have {data.spec.width} features, the model was trained on {model.width}"
         )
     data.spec.width = model.width
-    partial = output.with_name(f".{output.name}.partial")
+    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")  # another process may write the same
     try:
         with (
             open(partial, "wb") as file,

@@ -261,6 +261,17 @@ def test_a_file_system_without_locks_is_written_to_all_the_same(monkeypatch, sou
     assert sorted(os.listdir(out.with_name("run"))) == ["input.json", "sample.npz"]
 
 
+def test_two_predictions_into_the_same_file_do_not_mix(source, out, undisturbed):
+    cluster(source, out, *OPTIONS).done(CAP)
+    new = out.with_name("new.csv")
+    job = held(IN_THE_LABELS, new, "predict", out / "model.npz", source)
+    apnc("predict", out / "model.npz", source, "-o", new).done()
+    expected = new.read_bytes()
+    assert ended(job, signal.SIGTERM)[0] == 143
+    assert sorted(os.listdir(out.parent)) == ["new.csv", "out"]
+    assert new.read_bytes() == expected
+
+
 # --- what --resume refuses, and what it does not
 
 
