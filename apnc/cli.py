@@ -220,7 +220,9 @@ def _cluster(arguments):
             summary, labels = _whole_run(run, data, engine, folder, arguments.collect)
         replaced = folder.commit()
     except (KeyboardInterrupt, _Terminated):
-        if folder.reached:
+        if folder.committed:
+            _tell(f"interrupted; the result is in {folder.path}")
+        elif folder.reached:
             _tell(f"interrupted; go on with --resume (what was reached is in {folder.partial})")
         else:
             folder.discard()

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import apnc
-from apnc.errors import InputError
+from apnc.errors import InputError, StageError
 from apnc.model import Model, load_npz, save_npz
 from apnc.pipeline import Run
 from apnc.readers.locate import explain
@@ -43,78 +43,119 @@ class OutputFolder:
 
     def __init__(self, path, overwrite=False, resume=False):
         self.path = Path(os.path.realpath(path))  # a link stays a link to the result
+        self._given, self._overwrite = path, overwrite
         self._kept = None  # the embedding that START holds
+        self._locks: list = []
         if not path or not self.path.name:
             raise InputError(f"-o {path}: the name of a folder is needed")
-        self.partial = self.path.with_name(self.path.name + ".partial")
+        self.partial, self.replaced = (self.path.with_name(self.path.name + end) for end in (".partial", ".replaced"))
         try:
-            os.stat(self.partial)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except OSError as error:
-            raise InputError(f"-o {path}: cannot make the folder ({error.strerror})") from None
-        if self.path.exists():
-            self._check_in_the_way(path, overwrite)
-        if self.partial.exists() and not self.partial.is_dir():
-            raise InputError(f"-o {path}: {self.partial} is in the way and not a folder")
-        self._check_partial(path, resume)
-        try:
+            self._check(resume)
             self.partial.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"-o {path}: cannot make the folder ({error.strerror})") from None
-        self._lock = locked(self.partial, f"-o {path}: another run is writing to {self.partial}")
-        try:
-            self._check_partial(path, resume)  # once more: the run that held it may have ended meanwhile
+            self._lock(self.partial, "another run is writing to")
+            if self.path.is_dir():
+                self._lock(self.path, "another command is writing to")
+            self._take_back()
+            self._check(resume)  # once more: the run that held it may have ended meanwhile
             if not resume:
                 _clear(self.partial, but=(LOCK,))
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, OSError):
+                raise InputError(f"-o {path}: {error.filename} cannot be written ({error.strerror})") from None
             raise
 
-    def _check_partial(self, path, resume):
+    def _check(self, resume):
+        self._check_in_the_way()
+        if self.partial.exists() and not self.partial.is_dir():
+            raise InputError(f"-o {self._given}: {self.partial} is in the way and not a folder")
         found = set(os.listdir(self.partial)) - {LOCK} if self.partial.exists() else set()
         if resume and STATE not in found:
             raise InputError(f"--resume: there is no interrupted run in {self.partial}")
         if found and STATE not in found:
-            raise InputError(f"-o {path}: {self.partial} is in the way and was not made by apnc")
+            raise InputError(f"-o {self._given}: {self.partial} is in the way and was not made by apnc")
+        if self.replaced.exists() and not self._is_ours(self.replaced):
+            raise InputError(f"-o {self._given}: {self.replaced} is in the way and was not made by apnc")
 
-    def _check_in_the_way(self, path, overwrite):
+    def _check_in_the_way(self):
+        path = self._given
+        if not self.path.exists():
+            return
         if not self.path.is_dir():
             raise InputError(f"-o {path}: is a file; a folder is needed")
-        if not any(self.path.iterdir()):
+        if set(os.listdir(self.path)) <= {LOCK}:
             return
-        if not overwrite:
+        if not self._overwrite:
             raise InputError(f"-o {path}: exists already; choose another folder or add --overwrite")
         if not (self.path / REPORT).exists():
             raise InputError(f"-o {path}: is not a result of apnc and is not overwritten")
 
+    def _is_ours(self, folder):
+        names = set(os.listdir(folder)) if folder.is_dir() else {""}
+        return REPORT in names or names <= {LABELS, MODEL, LOCK}
+
+    def _take_back(self):
+        """Mend what a process has left that was killed while it put its result in place."""
+        if self.replaced.exists():
+            if self.path.exists():
+                shutil.rmtree(self.replaced)
+            else:
+                self.replaced.rename(self.path)
+
     def commit(self) -> dict:
-        """Put the finished folder in its place; return the run.json of the result that it replaces, {} if of none."""
-        # what it takes to go on, and what a killed process left; the lock goes when it is where no run looks for one
-        _clear(self.partial, but=(LABELS, MODEL, REPORT, LOCK))
-        old, replaced = None, {}
-        if self.path.exists():
-            with suppress(OSError, ValueError):
-                found = json.loads((self.path / REPORT).read_text())
-                replaced = found if isinstance(found, dict) else {}
-            old = self.path.with_name(self.path.name + ".replaced")
-            shutil.rmtree(old, ignore_errors=True)
-            self.path.rename(old)
-        self.partial.rename(self.path)
-        self.close()
-        (self.path / LOCK).unlink(missing_ok=True)
-        if old is not None:
-            shutil.rmtree(old)
+        """Put the finished folder in its place; return the run.json of the result that it replaces, {} if of none.
+
+        Raises
+        ------
+        StageError
+            If something has come in the way meanwhile, which is then left, and so is what was finished.
+        """
+        try:
+            self._check_in_the_way()
+        except InputError as error:
+            raise StageError(str(error)) from None
+        replaced = {}
+        with suppress(OSError, ValueError):
+            found = json.loads((self.path / REPORT).read_text())
+            replaced = found if isinstance(found, dict) else {}
+        try:
+            if self.path.exists():
+                self.path.rename(self.replaced)
+            self.partial.rename(self.path)
+        except BaseException:
+            if self.replaced.exists() and not self.path.exists():
+                self.replaced.rename(self.path)
+            raise
+        # what it took to go on, and what a killed process left; not before: it may still be needed until then
+        _clear(self.path, but=(LABELS, MODEL, REPORT))
+        shutil.rmtree(self.replaced, ignore_errors=True)
+        for file in self._locks:  # whose files are gone
+            file.close()
+        self._locks = []
         return replaced
 
     def discard(self) -> None:
         """Remove what was begun."""
         shutil.rmtree(self.partial, ignore_errors=True)
 
+    def _lock(self, folder, said):
+        file = locked(folder, f"-o {self._given}: {said} {folder}")
+        if file is not None:
+            self._locks.append(file)
+
     def close(self) -> None:
-        """Let another run have the folder."""
-        if self._lock is not None:
-            self._lock.close()
+        """Let others have the folders."""
+        for file in self._locks:
+            if file.name != str(self.partial / LOCK):  # which keeps it as long as it is there
+                with suppress(OSError):
+                    os.unlink(file.name)
+            file.close()
+        self._locks = []
+
+    @property
+    def committed(self) -> bool:
+        """Whether the result is in its place."""
+        return not self.partial.exists() and (self.path / REPORT).exists()
 
     @property
     def reached(self) -> bool:

@@ -23,6 +23,7 @@ OF_NOISE = 0.01  # k means of s rows explain k/s of the objective by chance: a g
 QUARTER_TOLERANCE = 1e-3  # goes on with the whole sample anyway
 RACE = 2  # iterations between two halvings of the starts that go on
 ROWS_PER_CLUSTER = 32
+UNLIKE = 1.2  # objectives per row of the sample and of its first quarter: above, the quarter lacks what counts
 DIRECTIONS = 5  # per cluster: the best clusters in k/ε principal directions are within 1 + ε of the best in all
 
 
@@ -49,8 +50,8 @@ def seed_centroids(
     tolerance : float, optional
         Relative gain that ends a start; by default the smaller of 10⁻⁴ and k/100s.
     principal : bool
-        Whether the columns are principal directions of ℓ2 rows, largest first. The first 5k then tell clusters apart
-        all but as well as all m do: starts run on those, and what comes of them goes on with all.
+        Whether the columns are principal directions of ℓ2 rows, about. The 5k largest then tell clusters apart all but
+        as well as all m do: starts run on those, and what comes of them goes on with all.
 
     Returns
     -------
@@ -70,13 +71,21 @@ def seed_centroids(
     with ThreadPoolExecutor(threads) as pool:
         if not principal or 2 * leading > y.shape[1]:
             return _raced(Blocks(y, weights, metric, pool), k, restarts, seed, tolerance, wanted)
-        narrow = Blocks(np.ascontiguousarray(y[:, :leading]), weights, metric, pool)
+        columns = _largest(y, weights, leading)
+        narrow = Blocks(np.ascontiguousarray(y[:, columns]), weights, metric, pool)
         centroids, objectives = _raced(narrow, k, restarts, seed, QUARTER_TOLERANCE, wanted)
         if wanted is not None:
             centroids = centroids[_lowest(objectives, wanted)]
         # argmax yᵀc − ‖c‖²/2 is the same with zeros for the other columns: the first iteration puts means there
-        centroids = np.pad(centroids, ((0, 0), (0, 0), (0, y.shape[1] - leading)))
-        return _lloyd(Blocks(y, weights, metric, pool), centroids, tolerance, wanted)
+        wide = np.zeros((*centroids.shape[:2], y.shape[1]), y.dtype)
+        wide[:, :, columns] = centroids
+        return _lloyd(Blocks(y, weights, metric, pool), wide, tolerance, wanted)
+
+
+def _largest(y, weights, count):
+    """Return the columns whose squares have the largest sums, which need not be those that the landmarks put first."""
+    squares = np.einsum("ij,ij->j", y, y) if weights is None else np.einsum("i,ij,ij->j", weights, y, y)
+    return np.sort(np.argsort(-squares, kind="stable")[:count])
 
 
 def settled_objective(y, centroids, metric, weights=None, threads=1):
@@ -116,6 +125,10 @@ class Blocks:
         self.y, self.weights, self.metric, self.pool = y, weights, metric, pool
         self.starts = range(0, len(y), BLOCK_ROWS)
         self.norms = np.einsum("ij,ij->i", y, y)
+
+    @property
+    def mass(self):
+        return len(self.y) if self.weights is None else self.weights.sum()
 
     def map(self, function):
         return list(self.pool.map(function, self.starts))
@@ -159,6 +172,9 @@ def _raced(blocks, k, restarts, seed, tolerance, wanted):
         blocks.y[:first], None if blocks.weights is None else blocks.weights[:first], blocks.metric, blocks.pool
     )
     centroids, objectives = _lloyd(quarter, _plus_plus(quarter, k, restarts, seed), QUARTER_TOLERANCE)
+    # few rows far away, or of much weight, may lie outside the quarter; Lloyd's iterations would not find them again
+    if blocks.fold(centroids).objectives.min() / blocks.mass > UNLIKE * objectives.min() / quarter.mass:
+        return _lloyd(blocks, _plus_plus(blocks, k, restarts, seed), tolerance, wanted)
     if wanted is not None:
         centroids = centroids[_better_half(objectives, wanted)]
     return _lloyd(blocks, centroids, tolerance, wanted)

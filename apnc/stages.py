@@ -58,6 +58,8 @@ def sample(options) -> None:
     data = opts.described_input(options)
     folder = Path(options.folder)
     run = Run(settings, data.estimated_rows(), data.spec.width)
+    if (folder / runs.REPORT).exists() and not (folder / INPUT).exists():
+        raise InputError(f"-o {folder}: holds the result of apnc cluster; choose another folder")
     _make(folder)
     _take_sample(options, run, data)
 

@@ -261,6 +261,71 @@ def test_a_file_system_without_locks_is_written_to_all_the_same(monkeypatch, sou
     assert sorted(os.listdir(out.with_name("run"))) == ["input.json", "sample.npz"]
 
 
+SWAP = ("pathlib", "Path.rename", 1)  # the old result is out of the way, the new one not yet in its place
+
+
+@pytest.mark.parametrize("more", [("--overwrite",), ("--overwrite", "--resume")])
+def test_a_run_killed_while_it_replaces_a_result_loses_neither(source, out, undisturbed, more):
+    cluster(source, out, "-k", "3").done()
+    before = labels(out)
+    ended(held(SWAP, out, "cluster", source, *OPTIONS, "--overwrite"), signal.SIGKILL)
+    assert sorted(os.listdir(out.parent)) == ["out.partial", "out.replaced"]
+    cluster(source, out, *OPTIONS).refused("exists already")
+    assert labels(out) == before
+    cluster(source, out, *OPTIONS, *more).done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+
+
+def test_a_run_interrupted_while_it_replaces_a_result_leaves_the_old_one_and_goes_on(source, out, undisturbed):
+    cluster(source, out, "-k", "3").done()
+    before = labels(out)
+    found, err = ended(held(SWAP, out, "cluster", source, *OPTIONS, "--overwrite"), signal.SIGINT)
+    assert (found, "go on with --resume" in err) == (130, True)
+    assert labels(out) == before
+    cluster(source, out, *OPTIONS, "--overwrite", "--resume").done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+
+
+def test_what_comes_in_the_way_during_a_run_is_left_and_so_is_the_result(monkeypatch, source, out, undisturbed):
+    commit = OutputFolder.commit
+
+    def late(self):
+        out.mkdir()
+        (out / "precious").write_text("mine")
+        return commit(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OutputFolder, "commit", late)
+        said = cluster(source, out, *OPTIONS)
+    assert (said.status, "exists already" in said.err, "--resume goes on from there" in said.err) == (3, True, True)
+    assert os.listdir(out) == ["precious"]
+    (out / "precious").unlink()
+    cluster(source, out, *OPTIONS, "--resume").done(CAP)
+    assert labels(out) == undisturbed
+    assert whole(out)
+
+
+def test_a_folder_of_ones_own_that_is_called_replaced_is_left(source, out):
+    cluster(source, out, "-k", "3").done()
+    mine = out.with_name("out.replaced")
+    mine.mkdir()
+    (mine / "precious").write_text("mine")
+    cluster(source, out, "-k", "3", "--overwrite").refused("out.replaced is in the way and was not made by apnc")
+    assert os.listdir(mine) == ["precious"]
+
+
+def test_runs_and_stages_keep_out_of_each_others_folders(source, out):
+    cluster(source, out, "-k", "3").done()
+    before = labels(out)
+    apnc("sample", source, "-o", out).refused("holds the result of apnc cluster")
+    job = held(IN_THE_PASSES, out, "cluster", source, *OPTIONS, "--overwrite")
+    apnc("coefficients", out, "-k", "3").refused("another command is writing to it")
+    ended(job, signal.SIGKILL)
+    assert labels(out) == before
+
+
 def test_two_predictions_into_the_same_file_do_not_mix(source, out, undisturbed):
     cluster(source, out, *OPTIONS).done(CAP)
     new = out.with_name("new.csv")

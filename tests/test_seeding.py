@@ -75,6 +75,28 @@ def test_clusters_that_leading_directions_cannot_tell_apart_are_found_by_the_oth
 
 
 @METRICS
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_the_first_quarter_lacks_is_found(metric, weighted):
+    rng = np.random.default_rng(0)
+    y, weights = rng.normal(size=(2000, 4)), None
+    if weighted:  # most of the weight, in one place of its own
+        weights = np.ones(2000)
+        weights[1500:1510] = 1e5
+        y[1500:1510] += 20
+    else:
+        y[1500:1503] *= 1e4
+    ours = seed_centroids(y, 4, 10, metric, weights=weights, wanted=1)[1].min()
+    with_it = seed_centroids(y[::-1].copy(), 4, 10, metric, weights=None if weights is None else weights[::-1])[1].min()
+    assert ours <= 1.3 * with_it  # local optima of the same function
+
+
+def test_columns_that_hold_much_are_used_wherever_they_are():
+    y = np.random.default_rng(0).normal(size=(1500, 60)) * 0.01
+    y[:, -1] += 100 * (np.arange(1500) % 3)
+    assert seed_centroids(y, 3, 10, principal=True, wanted=1)[1].min() < 1500 * 60 * 0.01**2 * 1.1
+
+
+@METRICS
 def test_objectives_are_those_of_the_centroids(metric):
     y = make_blobs(1500, 4, centers=4, random_state=0)[0]
     centroids, objectives = seed_centroids(y, 4, 2, metric)

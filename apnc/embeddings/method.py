@@ -15,6 +15,7 @@ from apnc.landmarks import choose_landmarks
 NOISE = 1e-4  # of the embedding's variance: more of float32 rounding is answered with float64
 NOISE_ROWS = 256  # of the sample, on which it is measured
 _ROTATED = "rank-restricted and spectral-nystrom have one"
+_UNIT = "it is for rank-restricted, spectral-nystrom, uspec and usenc"
 
 
 class Method(ABC):
@@ -85,7 +86,7 @@ class Method(ABC):
         if settings.whiten:
             raise InputError(f"--whiten: --method {settings.method} has no rotation; {_ROTATED}")
         if settings.unit_rows is not None:
-            raise InputError(f"--unit-rows: --method {settings.method} has no rotation; {_ROTATED}")
+            raise InputError(f"--unit-rows: --method {settings.method} has no use for it; {_UNIT}")
 
     def least(self, settings) -> tuple[str, int]:
         """Return how many rows a sample must have, if there are as many, and the option that says so."""
@@ -100,7 +101,7 @@ class Method(ABC):
         return width or 1
 
     def principal(self, settings) -> bool:
-        """Tell whether the columns of the embedding are principal directions of it, largest first, about."""
+        """Tell whether the columns of the embedding are principal directions of it, about."""
         return False
 
     def memory(self, settings, sampled: int, width: int) -> dict[str, int]:
