@@ -410,7 +410,7 @@ def test_an_embedding_of_neighbours_survives_its_description(blobs):
     ("given", "message"),
     [
         ({"method": "nystrom", "whiten": True}, "--whiten: --method nystrom has no rotation"),
-        ({"method": "stable", "unit_rows": True}, "--unit-rows: --method stable has no rotation"),
+        ({"method": "stable", "unit_rows": True}, "--unit-rows: --method stable has no use for it"),
         ({"method": "rank-restricted", "landmarks": 9}, "--landmarks 9 must be at least 2k [+] 2 = 10"),
         ({"method": "rank-restricted", "blocks": 2}, "--blocks 2"),
         ({"method": "rank-restricted", "landmarks": 20, "dim": 10}, "--dim 10 must be below half of --landmarks 20"),

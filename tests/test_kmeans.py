@@ -184,11 +184,13 @@ def test_ties_go_to_the_lower_index():
         assert closest(y, c, metric)[0].tolist() == [[1]]
 
 
-@pytest.mark.parametrize("runs", [1, 2, 5])
-def test_sums_per_label_are_those_of_the_loop(runs):
+@pytest.mark.parametrize("agree", [0, 0.9])
+@pytest.mark.parametrize("runs", [1, 2, 5, 12])
+def test_sums_per_label_are_those_of_the_loop(runs, agree):
     rng = np.random.default_rng(0)
-    for n, k in ((0, 3), (5, 4), (2000, 3)):
-        y, labels, w = rng.integers(-9, 9, (n, 2)) * 1.0, rng.integers(0, k, (runs, n)), rng.integers(0, 5, n) * 1.0
+    for n, k in ((0, 3), (5, 4), (2000, 3), (2000, 100)):  # 100^12 is more than an integer holds
+        y, w = rng.integers(-9, 9, (n, 2)) * 1.0, rng.integers(0, 5, n) * 1.0
+        labels = np.where(rng.random(n) < agree, rng.integers(0, k, n), rng.integers(0, k, (runs, n)))
         for weights in (None, w):
             found = sum_by_label(y, labels, k, weights)
             ones = np.ones(n) if weights is None else weights
