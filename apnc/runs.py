@@ -48,7 +48,8 @@ class OutputFolder:
         self._locks: list = []
         if not path or not self.path.name:
             raise InputError(f"-o {path}: the name of a folder is needed")
-        self.partial, self.replaced = (self.path.with_name(self.path.name + end) for end in (".partial", ".replaced"))
+        self.partial = self.path.with_name(f"{self.path.name}.partial")
+        self.replaced = self.path.with_name(f".{self.path.name}.replaced")  # for a moment, the result that was there
         try:
             self._check(resume)
             self.partial.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,7 @@ class OutputFolder:
             raise InputError(f"--resume: there is no interrupted run in {self.partial}")
         if found and STATE not in found:
             raise InputError(f"-o {self._given}: {self.partial} is in the way and was not made by apnc")
-        if self.replaced.exists() and not self._is_ours(self.replaced):
+        if self.path.exists() and self.replaced.exists() and not self._is_ours(self.replaced):
             raise InputError(f"-o {self._given}: {self.replaced} is in the way and was not made by apnc")
 
     def _check_in_the_way(self):
@@ -96,7 +97,7 @@ class OutputFolder:
 
     def _take_back(self):
         """Mend what a process has left that was killed while it put its result in place."""
-        if self.replaced.exists():
+        if self.replaced.exists() and self._is_ours(self.replaced):
             if self.path.exists():
                 shutil.rmtree(self.replaced)
             else:

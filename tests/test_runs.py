@@ -269,7 +269,7 @@ def test_a_run_killed_while_it_replaces_a_result_loses_neither(source, out, undi
     cluster(source, out, "-k", "3").done()
     before = labels(out)
     ended(held(SWAP, out, "cluster", source, *OPTIONS, "--overwrite"), signal.SIGKILL)
-    assert sorted(os.listdir(out.parent)) == ["out.partial", "out.replaced"]
+    assert sorted(os.listdir(out.parent)) == [".out.replaced", "out.partial"]
     cluster(source, out, *OPTIONS).refused("exists already")
     assert labels(out) == before
     cluster(source, out, *OPTIONS, *more).done(CAP)
@@ -309,10 +309,10 @@ def test_what_comes_in_the_way_during_a_run_is_left_and_so_is_the_result(monkeyp
 
 def test_a_folder_of_ones_own_that_is_called_replaced_is_left(source, out):
     cluster(source, out, "-k", "3").done()
-    mine = out.with_name("out.replaced")
+    mine = out.with_name(".out.replaced")
     mine.mkdir()
     (mine / "precious").write_text("mine")
-    cluster(source, out, "-k", "3", "--overwrite").refused("out.replaced is in the way and was not made by apnc")
+    cluster(source, out, "-k", "3", "--overwrite").refused(".out.replaced is in the way and was not made by apnc")
     assert os.listdir(mine) == ["precious"]
 
 
