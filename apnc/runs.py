@@ -147,10 +147,10 @@ class OutputFolder:
     def close(self) -> None:
         """Let others have the folders."""
         for file in self._locks:
-            if file.name != str(self.partial / LOCK):  # which keeps it as long as it is there
-                with suppress(OSError):
-                    os.unlink(file.name)
-            file.close()
+            if file.name == str(self.partial / LOCK):  # which keeps it as long as it is there
+                file.close()
+            else:
+                _release(file)
         self._locks = []
 
     @property
@@ -237,9 +237,13 @@ def alone(folder):
         yield
     finally:
         if lock is not None:
-            with suppress(OSError):
-                os.unlink(lock.name)
-            lock.close()
+            _release(lock)
+
+
+def _release(lock):
+    with suppress(OSError):
+        os.unlink(lock.name)
+    lock.close()
 
 
 def locked(folder, refusal: str):
