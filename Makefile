@@ -6,7 +6,7 @@ VENV ?= .venv
 DEMO ?= demo-output
 ARGS ?=
 HADOOP_ARGS ?=
-# Tests on a Hadoop run in two processes with a cluster each, because jobs wait for one thing or another half of the
+# Tests on a Hadoop run in two processes with a cluster each, because jobs wait for one thing or another a third of the
 # time; those on a cluster of `make hadoop-up` in one, because they may break it for each other.
 HADOOP_WORKERS ?= $(if $(APNC_HADOOP_FOLDER),0,2)
 
